@@ -1,0 +1,113 @@
+"""The plain data of facts: abstract values, operators and sites."""
+
+from __future__ import annotations
+
+import ast
+import enum
+from dataclasses import dataclass, field
+
+
+class Kind(enum.Enum):
+    """What a Python value is, as far as the source alone shows."""
+
+    TENSOR = "tensor"
+    TUPLE = "tuple"
+    LIST = "list"
+    DICT = "dict"
+    MODULE = "module"
+    SCALAR = "scalar"
+    NONE = "none"
+    NDARRAY = "ndarray"
+    LOGGER = "logger"
+    OBJECT = "object"
+    UNKNOWN = "unknown"
+
+
+class Tensor(enum.Enum):
+    """The three-valued answer to "is this a tensor"; unknown never reads as no."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Value:
+    """An abstract value.
+
+    `dtype` and `shape` are transfer terms: equal terms mean equal dtypes (shapes) at run time, whatever they are. A dtype
+    term is a name such as `bool`, `int64`, `float`, or a term over the dtypes of base values; the shape term `()` means
+    0-dim. None means nothing is known. `fresh` says that no other name can reach the storage.
+    """
+
+    kind: Kind = Kind.UNKNOWN
+    certain: bool = True
+    optional: bool = False
+    dtype: str | None = None
+    shape: str | None = None
+    fresh: bool = False
+    parameter: bool = False
+    items: tuple[Value, ...] | None = None
+    cls: str | None = None
+    constant: object = None
+    evidence: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def tensor(self) -> Tensor:
+        """Whether the value is a tensor; a value that may also be None is not known to be one."""
+        if self.kind is Kind.UNKNOWN:
+            return Tensor.UNKNOWN
+        if self.kind is not Kind.TENSOR:
+            return Tensor.NO
+        return Tensor.UNKNOWN if self.optional else Tensor.YES
+
+    @property
+    def is_zero_dim(self) -> bool:
+        """Whether the tensor is proven to have no dimensions."""
+        return self.kind is Kind.TENSOR and self.shape == "()"
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the tensor is proven to have dtype torch.bool."""
+        return self.kind is Kind.TENSOR and self.dtype == "bool"
+
+
+UNKNOWN = Value()
+
+
+@dataclass(frozen=True)
+class Op:
+    """One torch operator or tensor method, as the op table (torch_ops.json) has it.
+
+    `returns` is tensor, tensors (a tuple or list of them), bool, int, float, none, size, dtype, device or other.
+    `dtype` says how the result's dtype follows from the inputs': same (of the first tensor), float (integers become the default
+    float), promote, bool, int64, or None when unknown. `shape`: same, broadcast, scalar (0-dim when called without a
+    dim), or None.
+    """
+
+    name: str
+    returns: str
+    traits: frozenset[str] = frozenset()
+    dtype: str | None = None
+    shape: str | None = None
+
+    @property
+    def breaks(self) -> bool:
+        """Whether the call itself reads tensor data on the host (`.item()`, `torch.equal`), which breaks by default."""
+        return "sync" in self.traits
+
+
+@dataclass(frozen=True)
+class Site:
+    """A span of code that could break a graph.
+
+    `kind` is branch, ternary, while, assert, read (`.item()`, `float(t)`) or call (a call of a name that a rule asked for;
+    `name` is then the dotted name). Lines are 1-based, columns 0-based characters.
+    """
+
+    kind: str
+    node: ast.AST
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+    name: str = ""
+    certain: bool = True
+    why: str = ""
