@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import ast
+import difflib
+import hashlib
+import io
+import tokenize
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from gbfix.context import ModuleContext
 from gbfix.errors import Trouble
-from gbfix.rule import Finding, Rule
+from gbfix.facts.compiled import compiled
+from gbfix.facts.project import ModuleFacts, split_lines
+from gbfix.facts.sites import sites
+from gbfix.rule import Applicability, Edit, Finding, Rule
+
+MAX_PASSES = 10
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What came of one file.
 
-    `fixed` are findings whose fix was applied (with positions of the pass that found them), `left` the rest, with positions
-    in the original text. `source` is the new text; equal to the old one when nothing changed.
+    `fixed` are findings whose fix was applied, `left` the rest, both with positions in the original text; `remaining` is
+    `left` with positions in `source`, the new text. `source` equals `original` when nothing changed.
     """
 
     path: str
@@ -23,6 +35,7 @@ class Outcome:
     fixed: tuple[Finding, ...]
     left: tuple[Finding, ...]
     troubles: tuple[Trouble, ...]
+    remaining: tuple[Finding, ...] = ()
 
 
 def run(
@@ -39,4 +52,195 @@ def run(
     With `unsafe`, also fixes that may change results. Without `fix`, everything is only listed (in `left`). Fixes whose
     finding's fingerprint is in `skip` are not applied.
     """
-    raise NotImplementedError
+    try:
+        text, encoding = decode(source)
+        facts = ModuleFacts(text, path)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return Outcome(path, source, source, (), (), (_unreadable(path, error),))
+    work = _Work(path, rules, unsafe, skip)
+    new = work.run(facts, fix)
+    troubles = tuple(work.troubles)
+    if new is None:
+        return Outcome(path, source, source, (), work.first, troubles, work.first)
+    back = _line_map(text, new)
+    left = tuple(sorted((replace(f, line=back(f.line), end_line=back(f.end_line)) for f in work.left), key=lambda f: f.key))
+    fixed = tuple(sorted(work.fixed, key=lambda f: f.key))
+    return Outcome(path, source, source if new == text else new.encode(encoding), fixed, left, troubles, work.left)
+
+
+def applies(finding: Finding, *, unsafe: bool) -> bool:
+    """Whether a finding's fix is applied under these flags."""
+    if finding.fix is None:
+        return False
+    return finding.fix.applicability is Applicability.SAFE or (unsafe and finding.fix.applicability is Applicability.UNSAFE)
+
+
+def decode(source: bytes) -> tuple[str, str]:
+    """The text of a source file and the encoding that gives the same bytes back (PEP 263, byte order mark)."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    text = source.decode(encoding)
+    if text.encode(encoding) != source:
+        raise ValueError(f"the text does not survive its encoding {encoding}")
+    return text, encoding
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """The text with disjoint edits made. Line ends of the new text follow the file's first line."""
+    lines = split_lines(text)
+    newline = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    for edit in sorted(edits, key=lambda e: (e.line, e.column), reverse=True):
+        start, end = starts[edit.line - 1] + edit.column, starts[edit.end_line - 1] + edit.end_column
+        text = text[:start] + edit.text.replace("\r\n", "\n").replace("\n", newline) + text[end:]
+    return text
+
+
+class _Work:
+    """The passes over one module."""
+
+    def __init__(self, path: str, rules: Sequence[type[Rule]], unsafe: bool, skip: frozenset[str]) -> None:
+        self.path = path
+        self.rules = list(rules)
+        self.unsafe = unsafe
+        self.skip = skip
+        self.troubles: list[Trouble] = []
+        self.fixed: list[Finding] = []
+        self.left: tuple[Finding, ...] = ()
+        self.first: tuple[Finding, ...] = ()
+        self._applied: dict[str, set[int]] = {}
+        self._indices: dict[str, tuple[str, int]] = {}
+
+    def run(self, facts: ModuleFacts, fix: bool) -> str | None:
+        """The text at the fixed point, None when the fixes went wrong (then troubles say why)."""
+        original, text = facts.text, facts.text
+        for number in range(MAX_PASSES + 1):
+            context, findings = self._findings(facts)
+            if number == 0:
+                self.first = findings
+            self.left = findings
+            chosen = self._choose(findings) if fix else []
+            if not chosen:
+                return text
+            if number == MAX_PASSES:
+                codes = ", ".join(sorted({f.code for f in chosen}))
+                self.troubles.append(Trouble(self.path, "unstable", f"fixes still change the file after {MAX_PASSES} passes ({codes}); file left unchanged"))
+                return None
+            before, text = text, self._with_imports(context, apply(text, (e for f in chosen for e in f.fix.edits if f.fix)), chosen)  # type: ignore[union-attr]
+            try:
+                facts = ModuleFacts(text, self.path)
+            except (SyntaxError, ValueError) as error:
+                codes = ", ".join(sorted({f.code for f in chosen}))
+                self.troubles.append(Trouble(self.path, "internal", f"a fix of {codes} does not parse ({error}); file left unchanged"))
+                return None
+            back = _line_map(original, before)
+            for finding in chosen:
+                self.fixed.append(replace(finding, line=back(finding.line), end_line=back(finding.end_line)))
+                base, index = self._indices[finding.fingerprint]
+                self._applied.setdefault(base, set()).add(index)
+        raise AssertionError("unreachable")
+
+    def _choose(self, findings: Sequence[Finding]) -> list[Finding]:
+        chosen: list[Finding] = []
+        taken: list[Edit] = []
+        for finding in findings:
+            if finding.fix is None or finding.fingerprint in self.skip or not applies(finding, unsafe=self.unsafe):
+                continue
+            if not any(edit.overlaps(other) for edit in finding.fix.edits for other in taken):
+                chosen.append(finding)
+                taken += finding.fix.edits
+        return chosen
+
+    def _findings(self, facts: ModuleFacts) -> tuple[ModuleContext | None, tuple[Finding, ...]]:
+        reached = compiled(facts)
+        if not reached:
+            return None, ()
+        context = ModuleContext(facts, reached)
+        found: list[Finding] = []
+        wanted = sorted({pattern for rule in self.rules for pattern in rule.calls})
+        for site in sites(facts, reached, wanted):
+            context.at(site)
+            for rule in list(self.rules):
+                if site.kind not in rule.kinds and not (site.kind == "call" and _matches(site.name, rule.calls)):
+                    continue
+                try:
+                    found += list(rule(context).check(site))
+                except Exception as error:
+                    self.rules.remove(rule)
+                    found = [f for f in found if f.code != rule.code]
+                    where = getattr(site.node, "lineno", 0)
+                    message = f"{rule.code} crashed ({type(error).__name__}: {error}); the rule was dropped for this file"
+                    self.troubles.append(Trouble(self.path, "crash", message, where, 0, traceback.format_exc()))
+        return context, self._identified([f for f in found if not _suppressed(facts, f)], facts)
+
+    def _identified(self, findings: list[Finding], facts: ModuleFacts) -> tuple[Finding, ...]:
+        """The findings in order, with path and fingerprint. A fingerprint keeps its meaning when an equal line before it is fixed."""
+        seen: dict[str, int] = {}
+        result: list[Finding] = []
+        for finding in sorted(findings, key=lambda f: f.key):
+            base = "\0".join((self.path, finding.code, finding.symbol, facts.lines[finding.line - 1].strip()))
+            index = seen.get(base, -1) + 1
+            while index in self._applied.get(base, ()):
+                index += 1
+            seen[base] = index
+            fingerprint = hashlib.sha256(f"{base}\0{index}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+            self._indices[fingerprint] = (base, index)
+            result.append(replace(finding, path=self.path, fingerprint=fingerprint))
+        return tuple(result)
+
+    def _with_imports(self, context: ModuleContext | None, text: str, chosen: Sequence[Finding]) -> str:
+        wanted = {line for f in chosen if f.fix for line in f.fix.imports}
+        if context is not None and context.needs_torch and any("torch." in e.text for f in chosen if f.fix for e in f.fix.edits):
+            wanted.add("import torch")
+        for line in sorted(wanted):
+            text = add_import(text, line)
+        return text
+
+
+def add_import(text: str, line: str) -> str:
+    """The text with an import added after its last top-level import, or after the docstring; unchanged when it is there."""
+    tree = ast.parse(text)
+    after = 0
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            if ast.unparse(node) == line:
+                return text
+            after = node.end_lineno or node.lineno
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node is tree.body[0]:
+            after = node.end_lineno or node.lineno
+    return apply(text + ("" if text.endswith(("\n", "\r")) else "\n"), [Edit(after + 1, 0, after + 1, 0, line + "\n")])
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)
+
+
+def _suppressed(facts: ModuleFacts, finding: Finding) -> bool:
+    """Whether a comment on one of the finding's lines says `# gbfix: ignore` or names its code, rule or torch id."""
+    for line in facts.lines[finding.line - 1 : finding.end_line]:
+        _, mark, rest = line.partition("# gbfix: ignore")
+        if mark:
+            codes = rest[1 : rest.find("]")].replace(" ", "").split(",") if rest.startswith("[") else []
+            if not codes or {finding.code, finding.name, *finding.gb_ids} & set(codes):
+                return True
+    return False
+
+
+def _line_map(old: str, new: str) -> Callable[[int], int]:
+    """A function from lines of the new text to lines of the old one (1-based); a changed line maps to the start of its change."""
+    if old == new:
+        return lambda line: line
+    starts: dict[int, int] = {}
+    for tag, i1, _, j1, j2 in difflib.SequenceMatcher(None, split_lines(old), split_lines(new), autojunk=False).get_opcodes():
+        for j in range(j1, j2):
+            starts[j + 1] = i1 + 1 + (j - j1 if tag == "equal" else 0)
+    return lambda line: starts.get(line, line)
+
+
+def _unreadable(path: str, error: BaseException) -> Trouble:
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return Trouble(path, "syntax", f"{error.msg}; file skipped", error.lineno, max((error.offset or 1) - 1, 0))
+    if isinstance(error, RecursionError):
+        return Trouble(path, "syntax", "the code is nested too deeply to parse; file skipped")
+    return Trouble(path, "syntax", f"{error}; file skipped")

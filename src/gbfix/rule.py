@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 import libcst as cst
 
-from gbfix.facts.lattice import Op, Site, Value
+from gbfix.facts.lattice import Arms, Op, Site, Value
 
 
 class Applicability(enum.Enum):
@@ -92,6 +92,15 @@ class Context(Protocol):
     def dotted(self, node: ast.AST) -> str | None:
         """The full dotted name of a name or attribute, through the file's imports: `th.where` is `torch.where`."""
 
+    def tested(self, test: ast.expr) -> list[ast.expr]:
+        """The tensors, and Python values read from tensors, whose truth a test takes, left to right."""
+
+    def arms(self, node: ast.If) -> Arms | None:
+        """The names' values before an `if` and at the end of its arms, None where it is not reached."""
+
+    def live_after(self, statement: ast.stmt) -> frozenset[str]:
+        """Names that may be read after a statement."""
+
     def torch(self, name: str) -> str:
         """How this file spells a torch name: `torch("where")` is `torch.where`, or `th.where`; adds the import if it must."""
 
@@ -99,7 +108,7 @@ class Context(Protocol):
         """The source text of a node."""
 
     def cst(self, node: ast.AST) -> cst.CSTNode:
-        """The concrete node of a statement or expression inside the definition."""
+        """The concrete tree of a statement's or expression's own text."""
 
     def code(self, node: cst.CSTNode) -> str:
         """The text of a concrete node (also of a made one), in the file's newlines and indentation."""
@@ -113,8 +122,23 @@ class Context(Protocol):
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that a statement stands in."""
 
+    def unit(self) -> str:
+        """One level of the file's indentation."""
+
+    def before(self, node: ast.stmt) -> str:
+        """The text between the start of a statement's line and the statement."""
+
+    def after(self, node: ast.stmt) -> str:
+        """The rest of a statement's last line: a comment, a semicolon, or nothing."""
+
+    def comments(self, first_line: int, last_line: int) -> list[str]:
+        """The own-line comments between two lines (both included), stripped."""
+
     def indent(self, statement: ast.stmt) -> str:
         """The white space before a statement's line."""
+
+    def is_entry(self, function: ast.AST) -> bool:
+        """Whether the function is handed to torch.compile, or is a module's `forward`, or nothing in the file calls it."""
 
     def fresh_name(self, function: ast.AST, hint: str) -> str:
         """A name not used in the function, the hint itself where that is free."""

@@ -37,7 +37,8 @@ class Value:
 
     `dtype` and `shape` are transfer terms: equal terms mean equal dtypes (shapes) at run time, whatever they are. A dtype
     term is a name such as `bool`, `int64`, `float`, or a term over the dtypes of base values; the shape term `()` means
-    0-dim. None means nothing is known. `fresh` says that no other name can reach the storage.
+    0-dim. None means nothing is known. `fresh` says that no other name can reach the storage; `parameter` that a module owns it;
+    `read` that a Python value came out of a tensor's data. `cls` is the dotted class of a module or object, or a scalar's type.
     """
 
     kind: Kind = Kind.UNKNOWN
@@ -47,6 +48,7 @@ class Value:
     shape: str | None = None
     fresh: bool = False
     parameter: bool = False
+    read: bool = False
     items: tuple[Value, ...] | None = None
     cls: str | None = None
     constant: object = None
@@ -73,6 +75,15 @@ class Value:
 
 
 UNKNOWN = Value()
+
+
+@dataclass(frozen=True)
+class Arms:
+    """What the names hold before an `if`, and where each arm falls through (None: it never does)."""
+
+    before: dict[str, Value]
+    then: dict[str, Value] | None
+    orelse: dict[str, Value] | None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,321 @@
+"""Writes a tree of choices as straight-line tensor code: hoist the tests, run both arms, select with torch.where."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gbfix.facts import terms
+from gbfix.facts.lattice import UNKNOWN, Kind, Value
+from gbfix.facts.liveness import reads
+from gbfix.rule import Context
+
+from gbfix_codemods._branch import Assign, Choice, Path
+from gbfix_codemods._merge import Claim, merge
+from gbfix_codemods._predicate import Predicate, predicate
+from gbfix_codemods._purity import Decline, Effects, inspect
+from gbfix_codemods._text import call, render, standalone
+
+Key = str | int
+
+
+@dataclass
+class Leaf:
+    """One value of a name at the end of a path: its text, abstract value and effects."""
+
+    text: str
+    value: Value
+    effects: Effects
+
+
+@dataclass
+class Select:
+    """The writer for one `if`. `names` are the names to merge; none when the paths return."""
+
+    context: Context
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+    choice: Choice
+    names: Sequence[str]
+    returns: bool
+    before: Mapping[str, Value]
+    indent: str
+    operands: list[ast.expr] | None = None
+    claim: Claim = field(default_factory=Claim)
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        every = [a for path in _paths(self.choice) for a in path.assigns]
+        self._once = {a.name for a in every if sum(b.name == a.name for b in every) == 1}
+        self._read_first = _read_before_assigned(self.choice)
+        self._width = self._tuple_width()
+        self._many = max(len(self.names), self._width) > 1
+
+    def write(self) -> list[str]:
+        """The lines that replace the statement. Raises Decline."""
+        merged = self._choice(self.choice, {}, [], keep=self.returns)
+        if self.returns:
+            self._write_return(merged)
+        else:
+            self._write_names(merged)
+        return self.lines
+
+    # -- values
+
+    def _choice(self, choice: Choice, names: dict[str, str], taken: list[tuple[str, bool]], *, keep: bool) -> dict[Key, Tree]:
+        operands = self.operands if choice is self.choice and self.operands is not None else [choice.test]
+        test = self._renamed_predicate(operands, names, always=not taken)
+        for name, text in test.hoisted:
+            self._line(f"{name} = {standalone(text)}")
+        gated = any(self._has_gates(path) for path in (choice.then, choice.other))
+        tail = choice.other.names() if keep else set()
+        if test.hoisted or not test.simple or self._many or gated or (reads(ast.parse(test.text)) & tail):
+            name = self.context.fresh_name(self.function, "pred")
+            self._line(f"{name} = {standalone(test.text)}")
+            test = replace(test, text=name)
+        then = self._path(choice.then, names, [*taken, (test.text, True)], keep=False)
+        for key, tree in then.items():
+            if tail and reads(ast.parse(f"({tree.text(self.context)})")) & tail:
+                name = self.context.fresh_name(self.function, "early")
+                self._line(f"{name} = {standalone(tree.text(self.context))}")
+                then[key] = tree.named(name)
+        other = self._path(choice.other, names, [*taken, (test.text, False)], keep=keep)
+        result: dict[Key, Tree] = {}
+        for key in dict.fromkeys((*then, *other)):
+            result[key] = Tree(test.text, then.get(key) or self._unchanged(key, names), other.get(key) or self._unchanged(key, names))
+        return result
+
+    def _renamed_predicate(self, operands: list[ast.expr], names: Mapping[str, str], *, always: bool) -> Predicate:
+        if names and any(isinstance(n, ast.Name) and n.id in names for o in operands for n in ast.walk(o)):
+            raise Decline("an inner test reads a name that its arm assigns; it is rewritten once the inner `if` is")
+        return predicate(self.context, operands, always=always)
+
+    def _path(self, path: Path, names: Mapping[str, str], taken: list[tuple[str, bool]], *, keep: bool) -> dict[Key, Tree]:
+        names = dict(names)
+        found: dict[Key, Tree] = {}
+        for index, assign in enumerate(path.assigns):
+            effects = Effects()
+            text = self._value(assign.value, names, taken, effects)
+            value = self.context.value(assign.value)
+            if assign.augmented:
+                text, value = self._augmented(assign, text, names)
+            later = path.assigns[index + 1 :]
+            again = any(a.name == assign.name for a in later) or (path.choice is not None and assign.name in path.choice.then.names() | path.choice.other.names())
+            used = self._used_later(path, index, assign.name)
+            if assign.name in self.names and not again and not used:
+                found[assign.name] = Tree.leaf(text, value, effects)
+                continue
+            self._comment_of(assign.statement)
+            target = assign.name if keep else self._target(assign.name)
+            names[assign.name] = target
+            if target == assign.name:
+                del names[assign.name]
+            self._line(f"{target} = {standalone(text)}")
+            if assign.name in self.names and not again:
+                found[assign.name] = Tree.leaf(target, value, effects)
+        if path.choice is not None:
+            found.update(self._choice(path.choice, names, taken, keep=keep))
+        elif path.returned is not None:
+            parts = path.returned.elts if self._width and isinstance(path.returned, ast.Tuple) else [path.returned]
+            for number, part in enumerate(parts):
+                effects = Effects()
+                found[number] = Tree.leaf(self._value(part, names, taken, effects), self.context.value(part), effects)
+        return found
+
+    def _unchanged(self, key: Key, names: Mapping[str, str]) -> Tree:
+        if not isinstance(key, str) or key not in self.before:
+            raise Decline(f"`{key}` is not assigned on every path")
+        return Tree.leaf(names.get(key, key), replace(self.before[key], fresh=False), Effects())
+
+    def _value(self, node: ast.expr, names: Mapping[str, str], taken: list[tuple[str, bool]], effects: Effects) -> str:
+        inspect(self.context, node, effects)
+        for reason in effects.unsafe:
+            self.claim.add(reason)
+        spans: dict[int, str] = {}
+        for operand, filling in effects.gates if not _without_gradients(self.function) else ():
+            dtype = self.context.value(operand).dtype
+            if dtype in terms.INTS or dtype == "bool":
+                continue
+            text = render(self.context, operand, names, spans)
+            for test, outcome in reversed(taken):
+                arguments = (test, text, filling) if outcome else (test, filling, text)
+                text = f"{self.context.torch('where')}({', '.join(arguments)})"
+            spans[id(operand)] = text
+            self.claim.add("operands of the path not taken are filled, so that its gradient stays finite")
+        return render(self.context, node, names, spans)
+
+    def _has_gates(self, path: Path) -> bool:
+        effects = Effects()
+        for part in _paths_of(path):
+            for node in (*(a.value for a in part.assigns), *([part.returned] if part.returned is not None else [])):
+                inspect(self.context, node, effects)
+        return bool(effects.gates) and not _without_gradients(self.function)
+
+    def _augmented(self, assign: Assign, text: str, names: Mapping[str, str]) -> tuple[str, Value]:
+        assert isinstance(assign.statement, ast.AugAssign)
+        left, right = self.context.value(assign.statement.target), self.context.value(assign.value)
+        loose = not isinstance(assign.value, (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript))
+        shape = left.shape if right.kind is Kind.SCALAR or right.shape == left.shape or right.is_zero_dim else None
+        self.claim.add(f"`{assign.name}` is rebound instead of changed in place")
+        return f"{names.get(assign.name, assign.name)} {assign.augmented} " + (f"({text})" if loose else text), replace(left, dtype=None, shape=shape)
+
+    def _used_later(self, path: Path, index: int, name: str) -> bool:
+        later: list[ast.AST] = [a.value for a in path.assigns[index + 1 :]]
+        later += [a.statement for a in path.assigns[index + 1 :] if a.augmented]
+        if path.returned is not None:
+            later.append(path.returned)
+        if path.choice is not None:
+            later += [choice.test for choice in path.choice.below()]
+            later += [n for p in _paths(path.choice) for n in (*(a.statement for a in p.assigns), *([p.returned] if p.returned else []))]
+        return any(name in reads(node) for node in later)
+
+    def _target(self, name: str) -> str:
+        if name in self._once and name not in self._read_first and name not in self.names:
+            return name
+        return self.context.fresh_name(self.function, f"{name}_new")
+
+    # -- text
+
+    def _write_names(self, merged: Mapping[Key, Tree]) -> None:
+        texts: dict[str, tuple[str, ...]] = {}
+        done: set[str] = set()
+        for name in self.names:
+            tree = merged[name]
+            self._check(f"`{name}`", tree, name)
+            for index, part in enumerate((tree.then, tree.other)):
+                text = part.text(self.context)
+                if reads(ast.parse(f"({text})")) & done and text != name:
+                    fresh = self.context.fresh_name(self.function, f"{name}_new")
+                    self._line(f"{fresh} = {standalone(text)}")
+                    tree = tree.with_part(index, part.named(fresh))
+            texts[name] = tree.arguments(self.context)
+            done.add(name)
+        for name, arguments in texts.items():
+            self._line(call(self.context.torch("where"), arguments, f"{name} = ", self.indent, self.context.unit()))
+
+    def _write_return(self, merged: Mapping[Key, Tree]) -> None:
+        parts: list[str] = []
+        for key, tree in merged.items():
+            texts = {leaf.text for leaf in tree.leaves()}
+            if self._width and len(texts) == 1 and not any(leaf.effects.gates for leaf in tree.leaves()):
+                parts.append(texts.pop())
+                continue
+            self._check("the result" if not self._width else f"result {key}", tree, None)
+            parts.append(tree.text(self.context))
+        if len(parts) == 1 and not self._width:
+            (tree,) = merged.values()
+            self._line(call(self.context.torch("where"), tree.arguments(self.context), "return ", self.indent, self.context.unit()))
+        else:
+            self._line("return " + ", ".join(parts) + ("," if len(parts) == 1 else ""))
+
+    def _check(self, what: str, tree: Tree, name: str | None) -> None:
+        from gbfix_codemods._merge import used_in_arithmetic
+
+        leaves = list(tree.leaves())
+        arithmetic = name is not None and used_in_arithmetic(self.context, self.function, name, self.choice.node)
+        merge(what, [leaf.value for leaf in leaves], [leaf.effects for leaf in leaves], self.claim, arithmetic)
+
+    def _tuple_width(self) -> int:
+        returned = [path.returned for path in _paths(self.choice) if path.returned is not None]
+        if returned and all(isinstance(r, ast.Tuple) for r in returned):
+            widths = {len(r.elts) for r in returned if isinstance(r, ast.Tuple)}
+            if len(widths) != 1:
+                raise Decline("the paths return tuples of different lengths")
+            return widths.pop()
+        return 0
+
+    def _line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def _comment_of(self, statement: ast.stmt) -> None:
+        """Carry the comments above a statement that is written out again."""
+        first = statement.lineno - 1
+        while first >= 1 and self.context.comments(first, first):
+            first -= 1
+        for comment in self.context.comments(first + 1, statement.lineno - 1):
+            if comment not in self.lines:
+                self.lines.append(comment)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The values of one name: a leaf, or a test and two trees."""
+
+    test: str
+    then: Tree | None = None  # type: ignore[assignment]
+    other: Tree | None = None  # type: ignore[assignment]
+    value: Leaf | None = None
+
+    @staticmethod
+    def leaf(text: str, value: Value, effects: Effects) -> Tree:
+        """The end of a path."""
+        return Tree("", value=Leaf(text, value, effects))
+
+    def named(self, name: str) -> Tree:
+        """The same values, computed into a name before."""
+        if self.value is not None:
+            return replace(self, value=replace(self.value, text=name))
+        return replace(self, test=f"={name}")
+
+    def with_part(self, index: int, part: Tree) -> Tree:
+        """The tree with one side replaced."""
+        return replace(self, then=part) if index == 0 else replace(self, other=part)
+
+    def leaves(self) -> list[Leaf]:
+        """The ends of all paths."""
+        if self.value is not None:
+            return [self.value]
+        assert self.then is not None
+        assert self.other is not None
+        return self.then.leaves() + self.other.leaves()
+
+    def arguments(self, context: Context) -> tuple[str, ...]:
+        """The three arguments of torch.where."""
+        assert self.then is not None
+        assert self.other is not None
+        return (self.test, self.then.text(context), self.other.text(context))
+
+    def text(self, context: Context) -> str:
+        """The expression that selects the value."""
+        if self.value is not None:
+            return self.value.text
+        if self.test.startswith("="):
+            return self.test[1:]
+        return f"{context.torch('where')}({', '.join(self.arguments(context))})"
+
+
+def _paths_of(path: Path) -> list[Path]:
+    return [path] + (_paths(path.choice) if path.choice is not None else [])
+
+
+def _paths(choice: Choice) -> list[Path]:
+    return _paths_of(choice.then) + _paths_of(choice.other)
+
+
+def _read_before_assigned(choice: Choice) -> set[str]:
+    """Names that some path reads before it assigns them: they must keep their value from before."""
+    found: set[str] = set()
+
+    def walk(path: Path, assigned: set[str]) -> None:
+        for assign in path.assigns:
+            found.update(reads(assign.statement if assign.augmented else assign.value) - assigned)
+            assigned = assigned | {assign.name}
+        if path.returned is not None:
+            found.update(reads(path.returned) - assigned)
+        if path.choice is not None:
+            found.update(reads(path.choice.test) - assigned)
+            walk(path.choice.then, assigned)
+            walk(path.choice.other, assigned)
+
+    found.update(reads(choice.test))
+    walk(choice.then, set())
+    walk(choice.other, set())
+    return found
+
+
+def _without_gradients(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a decorator turns gradients off for the whole function."""
+    return any("no_grad" in ast.unparse(d) or "inference_mode" in ast.unparse(d) for d in function.decorator_list)
+
+
+__all__ = ["UNKNOWN", "Leaf", "Select", "Tree"]

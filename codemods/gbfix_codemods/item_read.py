@@ -1,0 +1,188 @@
+"""The rule item-read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import ClassVar
+
+from gbfix.facts.lattice import Kind, Site, Value
+from gbfix.rule import Applicability, Finding, Fix, Rule
+from gbfix_codemods._guard import output_name
+from gbfix_codemods._uses import BRANCH, kept, use
+
+EXACT = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
+SYMBOLS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
+CATEGORIES = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2, "default_float": 2, "complex": 3}
+CONVERSIONS = {
+    "int": "`int` cuts off towards zero and raises on inf and NaN",
+    "bool": "`bool` gives a Python truth value",
+    "complex": "`complex` gives a Python number",
+}
+
+
+class ItemRead(Rule):
+    """Flag `.item()` and `float(t)`; rewrite an operand of tensor arithmetic to `t.detach().reshape(())`.
+
+    Breaks because a Python number needs the tensor's value, which is not there while the graph is made.
+    Unsafe because a 0-dim tensor of another dtype than its partner's can promote and round otherwise than a number; it
+    is safe where both are proven to have one dtype (measured bit for bit on 13 dtypes: `+ - * / // %`, but not `**` nor
+    `number / tensor`).
+    Source: GB0124 in torch/_dynamo/graph_break_registry.json, torch 2.13.
+    """
+
+    code: ClassVar[str] = "GBF201"
+    gb_ids: ClassVar[tuple[str, ...]] = ("GB0124",)
+    kinds: ClassVar[tuple[str, ...]] = ("read",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each read that is not a test's (data-dependent-branch) or an output's."""
+        node = site.node
+        assert isinstance(node, ast.Call)
+        if self.in_test(node) or self.in_output(node):
+            return
+        message = f"`{self.context.text(node)}` reads a tensor's value"
+        fix = self.drop(site, node)
+        if isinstance(fix, str):
+            yield self.report(site, message, declined=fix)
+        else:
+            yield self.report(site, message, fix=fix)
+
+    def in_test(self, node: ast.AST) -> bool:
+        """Whether the value decides a branch, so that the branch is the finding."""
+        parent = self.context.parent(node)
+        while not isinstance(parent, (ast.If, ast.While, ast.Assert, ast.IfExp)):
+            if parent is None or isinstance(parent, ast.FunctionDef):
+                return False
+            parent = self.context.parent(parent)
+        return any(inner is node for part in self.context.tested(parent.test) for inner in ast.walk(part))
+
+    def in_output(self, node: ast.AST) -> bool:
+        """Whether the statement only writes text, so that the output is the finding."""
+        statement = self.context.statement(node)
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        return isinstance(call, ast.Call) and output_name(self, call) != ""
+
+    def drop(self, site: Site, node: ast.Call) -> Fix | str:
+        """The fix that keeps the tensor, or why the number is needed."""
+        conversion = node.func.id if isinstance(node.func, ast.Name) else ""
+        if conversion in CONVERSIONS:
+            return kept(CONVERSIONS[conversion])
+        parent = self.context.parent(node)
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+            reason = self.variable(site, node, parent, parent.targets[0].id)
+        else:
+            reason = self.operand(site, node, node)
+        if isinstance(reason, Refusal):
+            return str(reason)
+        applicability = Applicability.UNSAFE if reason else Applicability.SAFE
+        edit = self.context.replace(node, self.kept_tensor(node))
+        return Fix("keep the tensor", (edit,), applicability, "drop", reason)
+
+    def kept_tensor(self, node: ast.Call) -> str:
+        """The 0-dim tensor that holds the number, without its gradient."""
+        tensor = read(node)
+        if isinstance(node.func, ast.Attribute):
+            text = re.sub(r"\s*\.\s*item\s*\(\s*\)$", "", self.context.text(node))
+        else:
+            simple = isinstance(tensor, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+            text = self.context.text(tensor) if simple else f"({self.context.text(tensor)})"
+        if not text.endswith(".detach()"):
+            text += ".detach()"
+        return text if self.context.value(tensor).is_zero_dim else f"{text}.reshape(())"
+
+    def variable(self, site: Site, node: ast.Call, statement: ast.Assign, name: str) -> str:
+        """As `operand`, for a number whose only use is one operand in the same block, before the tensor can change."""
+        names = [inner for inner in ast.walk(site.function) if isinstance(inner, ast.Name) and inner.id == name]
+        loads = [inner for inner in names if isinstance(inner.ctx, ast.Load)]
+        if loads and all(self.in_output(load) for load in loads):
+            return Refusal(f"`{name}` is only written out: read the tensor there, in the call that is guarded")
+        if any(self.in_test(load) for load in loads):
+            return Refusal(BRANCH)
+        if len(loads) != 1 or len(names) != 2 or is_shared(site.function, name):
+            return Refusal(kept(f"`{name}` is used as a Python number"))
+        block, user = self.context.block(statement), self.context.statement(loads[0])
+        between = block[block.index(statement) + 1 : block.index(user)] if user in block else None
+        if between is None or any(variables(read(node)) & variables(inner) for inner in between):
+            return Refusal(kept(f"`{name}` is used where the tensor may have changed"))
+        reason = self.operand(site, node, loads[0])
+        return reason if reason else f"`{name}` becomes a tensor"
+
+    def operand(self, site: Site, node: ast.Call, place: ast.expr) -> str:
+        """Why keeping the tensor at a place is not safe (empty when it is), or the refusal to do so at all."""
+        parent = self.context.parent(place)
+        if isinstance(parent, ast.AugAssign) and place is parent.value:
+            other: ast.expr = parent.target
+        elif isinstance(parent, ast.BinOp):
+            other = parent.right if place is parent.left else parent.left
+        else:
+            return Refusal(use(self.context, place))
+        tensor, partner = self.context.value(read(node)), self.context.value(other)
+        if type(parent.op) not in SYMBOLS:
+            return Refusal(kept("no arithmetic that tensors share with Python numbers"))
+        if partner.kind is Kind.SCALAR:
+            return Refusal(use(self.context, place))
+        if partner.kind is not Kind.TENSOR or partner.optional:
+            return Refusal(kept(f"`{self.context.text(other)}` is not known to be a tensor"))
+        if isinstance(parent, ast.AugAssign) and not tensor.fresh:
+            return Refusal(kept(f"`{self.context.text(read(node))}` may share memory with what changes in place"))
+        mine, theirs = category(tensor.dtype), category(partner.dtype)
+        if isinstance(node.func, ast.Name) and theirs is not None and theirs < 2:
+            return Refusal(kept("integers become floating point by a Python float"))
+        if mine is not None and theirs is not None and mine > theirs:
+            return Refusal(kept(f"{tensor.dtype} promotes {partner.dtype} otherwise than a Python number"))
+        return self.doubt(site, node, partner, parent.op, place is getattr(parent, "left", None))
+
+    def doubt(self, site: Site, node: ast.Call, partner: Value, operator: ast.operator, reflected: bool) -> str:
+        """What is not proven of an operation between the tensor and its partner."""
+        tensor = self.context.value(read(node))
+        text = self.context.text(read(node))
+        symbol = SYMBOLS[type(operator)]
+        if not isinstance(operator, EXACT) or (reflected and isinstance(operator, ast.Div)):
+            return f"the last digits of `{symbol}` can differ"
+        same = tensor.dtype is not None and tensor.dtype == partner.dtype and tensor.certain and partner.certain
+        if isinstance(node.func, ast.Name):
+            same = same and category(tensor.dtype) == 2
+        if not same or moves_device(site.function):
+            return f"dtype or digits change if `{text}` and its partner differ in dtype"
+        if reflected and isinstance(operator, ast.Mult) and category(tensor.dtype) is None:
+            return "the last digits differ for complex numbers"
+        if not tensor.fresh or not self.unshared(site, read(node)):
+            return f"`{text}` must not change in place before its gradient is taken"
+        return ""
+
+    def unshared(self, site: Site, tensor: ast.expr) -> bool:
+        """Whether nothing else can change the tensor: it has no name, or a name that is set and used once."""
+        if not isinstance(tensor, ast.Name):
+            return isinstance(tensor, (ast.Call, ast.BinOp, ast.UnaryOp))
+        return sum(isinstance(inner, ast.Name) and inner.id == tensor.id for inner in ast.walk(site.function)) == 2
+
+
+class Refusal(str):
+    """Why the number is needed, where a plain string is a doubt about a fix."""
+
+
+def read(node: ast.Call) -> ast.expr:
+    """The tensor that a read reads."""
+    return node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
+
+
+def is_shared(function: ast.AST, name: str) -> bool:
+    """Whether a name belongs to another scope too."""
+    return any(isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(function))
+
+
+def variables(node: ast.AST) -> set[str]:
+    """The names in an expression or statement."""
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def category(dtype: str | None) -> int | None:
+    """The place of a dtype term in torch's order bool < integer < floating point < complex, None when not known."""
+    return CATEGORIES.get((dtype or "").rstrip("0123456789"))
+
+
+def moves_device(function: ast.AST) -> bool:
+    """Whether a function moves tensors between devices, where a 0-dim tensor cannot stand for a number everywhere."""
+    return any(isinstance(node, ast.Attribute) and node.attr in ("cpu", "cuda", "to") for node in ast.walk(function))

@@ -1,0 +1,289 @@
+"""The abstract value of a call: torch operators, modules, the project's own functions, builtins."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gbfix.facts import ops, terms
+from gbfix.facts.infer import (
+    BOOL, COMPILING, FALSE, INT, NOT_COMPILING, READING_BUILTINS, SCALAR, SCALAR_BUILTINS, TRUE, join, new_tensor, opaque, with_scalar,
+)  # fmt: skip
+from gbfix.facts.lattice import UNKNOWN, Kind, Op, Value
+
+if TYPE_CHECKING:
+    from gbfix.facts.infer import Env, Evaluator
+
+LOGGER_FACTORIES = ("getLogger", "get_logger", "getlogger")
+CASTS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32", "long": "int64", "short": "int16",
+    "bool": "bool", "char": "int8", "byte": "uint8",
+}  # fmt: skip
+CONTAINERS = {"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"}
+LIKE = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor"}
+FLOAT_CONSTRUCTORS = {"zeros", "ones", "empty", "rand", "randn", "linspace"}
+
+
+def evaluate(self: Evaluator, node: ast.Call, env: Env) -> Value:
+    """The value of a call; its arguments are evaluated first."""
+    func = node.func
+    dotted = self.module.names.dotted(func)
+    receiver = self.eval(func.value, env) if isinstance(func, ast.Attribute) and dotted is None else None
+    if receiver is None and not isinstance(func, (ast.Name, ast.Attribute)):
+        self.eval(func, env)
+    args = [self.eval(arg, env) for arg in node.args]
+    keywords = {keyword.arg or "**": self.eval(keyword.value, env) for keyword in node.keywords}
+    if dotted is not None:
+        return _dotted(self, node, dotted, args, keywords)
+    if isinstance(func, ast.Name):
+        return _named(self, node, func.id, args, keywords, env)
+    if isinstance(func, ast.Attribute) and receiver is not None:
+        return _method(self, node, func, receiver, args, keywords, env)
+    return UNKNOWN
+
+
+def _dotted(self: Evaluator, node: ast.Call, dotted: str, args: list[Value], keywords: dict[str, Value]) -> Value:
+    last = dotted.rpartition(".")[2]
+    if dotted in COMPILING or last in ("is_torchdynamo_compiling", "is_torch_dynamo_compiling"):
+        return TRUE
+    if dotted in NOT_COMPILING:
+        return FALSE
+    if last in LOGGER_FACTORIES:
+        return Value(Kind.LOGGER)
+    if dotted in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
+        return replace(new_tensor(node, "a Parameter"), parameter=True)
+    if dotted in CONTAINERS:
+        items = args[0].items if args and args[0].kind is Kind.LIST else tuple(args) or None
+        return Value(Kind.MODULE, cls=dotted, items=items)
+    if dotted.startswith("torch.nn.") and last[:1].isupper():
+        return Value(Kind.MODULE, cls=dotted)
+    op = ops.function(dotted)
+    if op is not None:
+        return result(node, op, args, keywords, explicit_dtype(self, node))
+    if dotted in ("torch.compile", "torch.compiler.disable", "torch._dynamo.disable") and args:
+        return args[0]
+    if dotted.startswith(("torch.finfo", "torch.iinfo", "math.", "time.", "random.", "os.", "sys.")):
+        return Value(Kind.SCALAR, cls="float" if dotted.startswith("math.") else None, read=any(a.read or a.kind is Kind.TENSOR for a in args))
+    if dotted.startswith(("numpy.", "torch.distributed.")):
+        return Value(Kind.NDARRAY) if dotted.startswith("numpy.") else UNKNOWN
+    if self.module.names.aliases.get(dotted.partition(".")[0]) is None and dotted in self.module.classes:
+        return Value(Kind.OBJECT, cls=dotted)
+    return UNKNOWN
+
+
+def explicit_dtype(self: Evaluator, node: ast.Call) -> str | None:
+    """The dtype term of a `dtype=` argument (or a positional dtype), None when there is none or it is not known."""
+    for argument in (*(k.value for k in node.keywords if k.arg in ("dtype", None)), *node.args):
+        dotted = self.module.names.dotted(argument)
+        if dotted and dotted.startswith("torch.") and terms.concrete(dotted[6:]):
+            return terms.concrete(dotted[6:])
+        if isinstance(argument, ast.Attribute) and argument.attr == "dtype":
+            base = self.values.get(id(argument.value), UNKNOWN)
+            if base.kind is Kind.TENSOR:
+                return base.dtype
+    return None
+
+
+def _named(self: Evaluator, node: ast.Call, name: str, args: list[Value], keywords: dict[str, Value], env: Env) -> Value:
+    if name in self.locals:
+        return self.call_local(self.locals[name], node, args, keywords, bound=False, env=env)
+    if name in env:
+        value = env[name]
+        return _call_module(self, node, value, args) if value.kind is Kind.MODULE else UNKNOWN
+    if name in self.module.functions:
+        return self.call_local(self.module.functions[name], node, args, keywords, bound=False, env=env)
+    if name in self.module.classes:
+        info = self.module.classes[name]
+        return Value(Kind.MODULE if info.is_module else Kind.OBJECT, cls=name)
+    if name == "super":
+        return Value(Kind.OBJECT, cls="super")
+    read = any(a.kind is Kind.TENSOR or a.read for a in args)
+    if name in READING_BUILTINS:
+        return Value(Kind.SCALAR, cls=READING_BUILTINS[name], read=read)
+    if name == "hasattr" and len(node.args) == 2 and self.module.names.dotted(node.args[0]) == "torch":
+        return TRUE if isinstance(node.args[1], ast.Constant) and node.args[1].value in ("compiler", "_dynamo", "compile") else BOOL
+    if name == "hasattr" or name == "isinstance":
+        return BOOL
+    if name in ("any", "all"):
+        return replace(BOOL, read=read or any(a.items and a.items[0].kind is Kind.TENSOR for a in args))
+    if name in SCALAR_BUILTINS:
+        return INT if name == "len" else replace(SCALAR, read=read)
+    if name == "range":
+        return Value(Kind.SCALAR, cls="range", read=read)
+    if name in ("max", "min", "sum", "abs") and args:
+        return _fold(self, node, name, args)
+    if name == "enumerate" and args:
+        return Value(Kind.LIST, items=(Value(Kind.TUPLE, items=(INT, self.element(args[0], node))),))
+    if name == "zip":
+        return Value(Kind.LIST, items=(Value(Kind.TUPLE, items=tuple(self.element(a, node) for a in args)),))
+    if name in ("list", "tuple", "reversed", "iter", "sorted") and args:
+        element = self.element(args[0], node)
+        return Value(Kind.LIST, items=(element,) if element.kind is not Kind.UNKNOWN else None)
+    if name in ("print", "setattr"):
+        return Value(Kind.NONE)
+    return UNKNOWN
+
+
+def _fold(self: Evaluator, node: ast.Call, name: str, args: list[Value]) -> Value:
+    if name == "abs":
+        return replace(args[0], dtype=terms.to_real(args[0].dtype), fresh=True)
+    parts = args if len(args) > 1 else [self.element(args[0], node)]
+    if any(a.kind is Kind.TENSOR for a in parts):
+        return new_tensor(node, f"`{name}` of tensors", certain=all(a.kind is Kind.TENSOR or a.kind is Kind.SCALAR for a in parts))
+    return replace(SCALAR, read=any(a.read for a in parts)) if all(a.kind is Kind.SCALAR for a in parts) else UNKNOWN
+
+
+def _method(
+    self: Evaluator, node: ast.Call, func: ast.Attribute, receiver: Value, args: list[Value], keywords: dict[str, Value], env: Env
+) -> Value:
+    name = func.attr
+    if receiver.kind is Kind.TENSOR:
+        return _tensor_method(self, node, func, receiver, args, keywords, env)
+    if receiver.kind is Kind.LOGGER:
+        return Value(Kind.LOGGER) if name == "getChild" else SCALAR
+    if name in LOGGER_FACTORIES:
+        return Value(Kind.LOGGER)
+    owner, method = self.module.resolve(self, func, receiver)
+    if method is not None:
+        for key in [key for key in env if key.startswith(f"{self.self_name}.")]:
+            del env[key]
+        return self.call_local(method, node, args, keywords, bound=owner, env=env)
+    if isinstance(func.value, ast.Name) and func.value.id == self.self_name and self.owner is not None:
+        found = self.module.attribute(self.owner, name)
+        if found is not None and found.kind is Kind.MODULE:
+            return _call_module(self, node, found, args)
+        if found is not None and found.kind is Kind.LOGGER:
+            return found
+        if name in ("register_buffer", "register_parameter", "add_module") and len(args) > 1 and isinstance(node.args[0], ast.Constant):
+            env[f"{self.self_name}.{node.args[0].value}"] = replace(args[1], parameter=name == "register_parameter")
+        if name in ("parameters", "buffers"):
+            return Value(Kind.LIST, items=(replace(new_tensor(node, "a parameter"), parameter=True),))
+    if receiver.kind is Kind.MODULE:
+        inner = self.module.attribute(self.module.classes[receiver.cls], name) if receiver.cls in self.module.classes else None
+        if inner is not None and inner.kind is Kind.MODULE:
+            return _call_module(self, node, inner, args)
+        return receiver if name in ("to", "eval", "train", "cuda", "cpu", "half", "float", "requires_grad_") else UNKNOWN
+    if receiver.kind in (Kind.DICT,) and name in ("get", "pop", "values") and receiver.items:
+        value = opaque(receiver.items[0], node)
+        return Value(Kind.LIST, items=(value,)) if name == "values" else value
+    if receiver.kind is Kind.DICT and name == "items" and receiver.items:
+        return Value(Kind.LIST, items=(Value(Kind.TUPLE, items=(SCALAR, opaque(receiver.items[0], node))),))
+    if receiver.kind is Kind.SCALAR:
+        return replace(SCALAR, read=receiver.read)
+    if name in ("dim", "numel", "is_floating_point", "is_complex"):
+        return SCALAR
+    return Value(Kind.NDARRAY) if receiver.kind is Kind.NDARRAY else UNKNOWN
+
+
+def _tensor_method(
+    self: Evaluator, node: ast.Call, func: ast.Attribute, receiver: Value, args: list[Value], keywords: dict[str, Value], env: Env
+) -> Value:
+    name = func.attr
+    if name in CASTS:
+        return replace(receiver, dtype=CASTS[name], fresh=False, parameter=False, optional=False)
+    if name in ("to", "type", "type_as", "view_as"):
+        dtype = args[0].dtype if name == "type_as" and args and args[0].kind is Kind.TENSOR else explicit_dtype(self, node)
+        if name == "to" and dtype is None and args and args[0].kind is Kind.TENSOR:
+            dtype = args[0].dtype
+        device_only = name == "to" and bool(node.args or node.keywords) and all(_is_device(self, a) for a in (*node.args, *(k.value for k in node.keywords)))
+        shape = receiver.shape if name != "view_as" else None
+        return new_tensor(node, f"`.{name}` of a tensor", certain=receiver.certain, dtype=dtype or (receiver.dtype if device_only or name == "view_as" else None), shape=shape)
+    if name in ("cpu", "cuda", "detach", "clone", "contiguous"):
+        return replace(receiver, fresh=name == "clone", parameter=False, optional=False)
+    op = ops.method(name)
+    if op is None:
+        return UNKNOWN
+    if "inplace" in op.traits:
+        if isinstance(func.value, ast.Name) and func.value.id in env:
+            env[func.value.id] = replace(env[func.value.id], optional=False)
+        return replace(receiver, optional=False)
+    return result(node, op, [receiver, *args], keywords, explicit_dtype(self, node))
+
+
+def _is_device(self: Evaluator, node: ast.expr) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr == "device") or (isinstance(node, ast.Name) and node.id == "device") or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bool)))
+
+
+def _call_module(self: Evaluator, node: ast.Call, module: Value, args: list[Value]) -> Value:
+    cls = module.cls or ""
+    if cls in self.module.classes:
+        owner = self.module.classes[cls]
+        method = self.module.method(owner, "forward")
+        if method is not None:
+            self.record(method[1], node, args, {}, bound=True)
+            return opaque(self.module.summary(method[1], method[0]), node)
+        return UNKNOWN
+    if cls == "torch.nn.Sequential":
+        return new_tensor(node, "the output of nn.Sequential", certain=bool(args) and args[0].kind is Kind.TENSOR)
+    op = ops.module(cls)
+    if op is None or op.returns not in ("tensor", "tensors"):
+        return UNKNOWN
+    if op.returns == "tensors":
+        return Value(Kind.TUPLE)
+    base = args[0] if args and args[0].kind is Kind.TENSOR else None
+    shape = base.shape if base is not None and "pointwise" in op.traits else None
+    return new_tensor(node, f"the output of {cls.rpartition('.')[2]}", shape=shape)
+
+
+def result(node: ast.Call, op: Op, args: list[Value], keywords: dict[str, Value], dtype: str | None) -> Value:
+    """The value that a torch operator gives for these arguments (`self` first for a method)."""
+    name = op.name.rpartition(".")[2]
+    if op.returns == "tensors":
+        return Value(Kind.LIST, items=(new_tensor(node, f"an output of `{name}`"),)) if name in ("split", "chunk", "unbind", "tensor_split", "meshgrid", "broadcast_tensors") else Value(Kind.TUPLE)
+    if op.returns != "tensor":
+        if op.returns == "none":
+            return Value(Kind.NONE)
+        return Value(Kind.SCALAR, cls=op.returns if op.returns in ("bool", "int", "float") else None, read=op.breaks)
+    tensors = [a for a in (*args, *keywords.values()) if a.kind is Kind.TENSOR]
+    certain = all(a.certain for a in tensors)
+    first = tensors[0] if tensors else UNKNOWN
+    if dtype is None and "dtype" not in keywords:
+        dtype = _dtype(op, name, args, keywords, tensors)
+    shape = None
+    if op.shape == "scalar":
+        positional = [a for a in args[1:] if a.kind is not Kind.UNKNOWN]
+        shape = "()" if len(args) == 1 and not positional and not set(keywords) & {"dim", "axis", "keepdim", "keepdims"} else None
+    elif op.shape == "same" and tensors:
+        shape = first.shape
+    elif op.shape == "broadcast" and tensors:
+        if all(a.kind in (Kind.TENSOR, Kind.SCALAR, Kind.NONE) for a in (*args, *keywords.values())):
+            shape = first.shape
+            for other in tensors[1:]:
+                shape = terms.broadcast(shape, other.shape)
+    elif name in LIKE and name.endswith("_like") and tensors:
+        shape = first.shape
+    elif name in ("tensor", "scalar_tensor") and args and args[0].kind is Kind.SCALAR:
+        shape = "()"
+    fresh = not op.traits & {"view", "inplace"}
+    return new_tensor(node, f"the result of `{name}`", certain=certain, fresh=fresh, dtype=dtype, shape=shape)
+
+
+def _dtype(op: Op, name: str, args: list[Value], keywords: dict[str, Value], tensors: list[Value]) -> str | None:
+    if name in ("abs", "absolute") and tensors:
+        return terms.to_real(tensors[0].dtype)
+    if name in LIKE and tensors:
+        return tensors[0].dtype if name != "new_tensor" else None
+    if name in FLOAT_CONSTRUCTORS and op.name.startswith("torch.") and not tensors:
+        return "default_float"
+    if op.dtype in ("bool", "int64"):
+        return op.dtype
+    if not tensors or op.dtype is None:
+        return None
+    dtype, shape = tensors[0].dtype, tensors[0].shape
+    if op.dtype == "same" and name in ("clamp", "clip", "clamp_min", "clamp_max"):
+        for other in (*args[1:], *keywords.values()):
+            dtype = dtype if other.kind is Kind.NONE or terms.is_float(dtype) else with_scalar(dtype, other) if other.kind is Kind.SCALAR else None
+        return dtype
+    if op.dtype == "same":
+        return dtype
+    for other in (*args, *keywords.values()):
+        if other is tensors[0]:
+            continue
+        if other.kind is Kind.TENSOR:
+            dtype, shape = terms.promote(dtype, other.dtype, shape, other.shape), terms.broadcast(shape, other.shape)
+        elif other.kind is Kind.SCALAR and op.dtype == "promote":
+            dtype = with_scalar(dtype, other)
+        elif op.dtype == "promote":
+            return None
+    return terms.to_float(dtype) if op.dtype == "float" else dtype

@@ -1,0 +1,219 @@
+"""What a function's parameters are: annotations, defaults, how the body uses them, what the module's own calls pass."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gbfix.facts import ops
+from gbfix.facts.flow import Env, Function, scalar_default
+from gbfix.facts.infer import NONE, SCALAR, join
+from gbfix.facts.lattice import UNKNOWN, Kind, Value
+
+if TYPE_CHECKING:
+    from gbfix.facts.project import ClassFacts, ModuleFacts
+
+TENSOR_CLASSES = {"Tensor", "FloatTensor", "LongTensor", "BoolTensor", "IntTensor", "HalfTensor", "ByteTensor", "DoubleTensor"}
+DTYPE_OF_CLASS = {"FloatTensor": None, "LongTensor": None, "BoolTensor": None}
+SCALARS = {"int", "float", "bool", "str", "bytes", "complex"}
+WRAPPERS = {"Optional", "Union", "Annotated", "Final", "Required"}
+SEQUENCES = {"List", "list", "Sequence", "Iterable", "Tuple", "tuple", "Set", "set", "Iterator", "Collection"}
+MAPPINGS = {"Dict", "dict", "Mapping", "OrderedDict", "MutableMapping"}
+JAXTYPING = {"Float", "Int", "Bool", "Num", "Shaped", "Inexact", "Integer", "UInt", "Complex"}
+# Methods that str, list, dict, set or ndarray have too: calling one does not show that a value is a tensor.
+AMBIGUOUS = {
+    "all", "any", "argmax", "argmin", "argsort", "clip", "conj", "copy", "cumprod", "cumsum", "diagonal", "dot", "fill", "flatten", "item",
+    "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "reshape", "resize", "round", "sort", "split", "squeeze", "std", "sum", "take",
+    "tolist", "trace", "transpose", "var", "view", "count", "index", "pop", "remove", "insert", "append", "extend", "add", "clear", "update",
+    "get", "keys", "values", "items", "union", "difference", "format", "replace", "size", "to", "type", "sub", "mul", "div", "where", "eq", "gt",
+    "lt", "ge", "le", "ne", "half", "float", "cuda", "cpu", "apply_", "requires_grad_", "real", "imag", "T", "search", "match", "swapaxes",
+    "backward", "bool", "int", "double", "long", "data_ptr", "norm", "dim", "flip", "byte", "char", "short", "map_", "register_hook", "share_memory_",
+}  # fmt: skip
+NUMERIC_WEAK = {"all", "any", "argmax", "argmin", "item", "max", "mean", "min", "sum", "std", "var", "tolist", "norm", "eq", "gt", "lt", "dim", "size", "view", "reshape", "flatten", "transpose", "squeeze", "bool", "half", "float", "to"}  # fmt: skip
+
+
+def annotation(module: ModuleFacts, node: ast.expr | None, name: str) -> Value | None:
+    """What an annotation says, None when it says nothing gbfix knows."""
+    if node is None:
+        return None
+    if isinstance(node, ast.Constant):
+        if node.value is None:
+            return NONE
+        if isinstance(node.value, str):
+            try:
+                return annotation(module, ast.parse(node.value, mode="eval").body, name)
+            except SyntaxError:
+                return None
+        return None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _union(module, [node.left, node.right], name)
+    if isinstance(node, ast.Subscript):
+        return _generic(module, node, name)
+    last = _last(module, node)
+    if last in TENSOR_CLASSES and (module.names.dotted(node) or "").startswith("torch"):
+        return Value(Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", evidence=(f"`{name}` is annotated {ast.unparse(node)}",))
+    if last == "Parameter":
+        return Value(Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", parameter=True, evidence=(f"`{name}` is annotated Parameter",))
+    if isinstance(node, ast.Name) and node.id in SCALARS:
+        return Value(Kind.SCALAR, cls=node.id)
+    if last == "Module":
+        return Value(Kind.MODULE)
+    if last in ("ndarray", "NDArray"):
+        return Value(Kind.NDARRAY)
+    if last in ("dtype", "device", "Size", "Path", "Device"):
+        return SCALAR
+    if isinstance(node, ast.Name) and node.id in module.classes:
+        info = module.classes[node.id]
+        return Value(Kind.MODULE if info.is_module else Kind.OBJECT, cls=node.id)
+    if last in SEQUENCES:
+        return Value(Kind.LIST)
+    if last in MAPPINGS:
+        return Value(Kind.DICT)
+    return UNKNOWN if last in ("Any", "object") else None
+
+
+def _last(module: ModuleFacts, node: ast.expr) -> str:
+    dotted = module.names.dotted(node)
+    if dotted:
+        return dotted.rpartition(".")[2]
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _union(module: ModuleFacts, parts: list[ast.expr], name: str) -> Value | None:
+    values = [annotation(module, part, name) for part in parts]
+    if any(v is None for v in values):
+        return UNKNOWN
+    whole = values[0]
+    for value in values[1:]:
+        assert whole is not None
+        assert value is not None
+        whole = join(whole, value)
+    return whole
+
+
+def _generic(module: ModuleFacts, node: ast.Subscript, name: str) -> Value | None:
+    last = _last(module, node.value)
+    parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if last == "Optional":
+        return _union(module, [parts[0], ast.Constant(None)], name)
+    if last == "Union":
+        return _union(module, parts, name)
+    if last in WRAPPERS or last in JAXTYPING:
+        return annotation(module, parts[0], name)
+    if last in ("Tuple", "tuple") and not (len(parts) == 2 and isinstance(parts[1], ast.Constant) and parts[1].value is Ellipsis):
+        items = [annotation(module, part, f"{name}[{i}]") for i, part in enumerate(parts)]
+        return Value(Kind.TUPLE, items=tuple(item or UNKNOWN for item in items))
+    if last in SEQUENCES:
+        item = annotation(module, parts[0], f"{name}[]")
+        return Value(Kind.LIST, items=(item,) if item is not None else None)
+    if last in MAPPINGS and len(parts) == 2:
+        item = annotation(module, parts[1], f"{name}[]")
+        return Value(Kind.DICT, items=(item,) if item is not None else None)
+    return None
+
+
+def used_as_tensor(module: ModuleFacts, function: Function, name: str, owner: ClassFacts | None) -> Value | None:
+    """Whether the body uses a parameter as a tensor is used; None when it shows nothing.
+
+    Methods and operators that only tensors have are certain. What arrays, lists or numbers have too (`.sum()`, indexing,
+    arithmetic) is certain only for methods in the `forward` of a file without NumPy.
+    """
+    calls = others = 0
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            shown = _strong_call(module, node, name, owner)
+            if shown is not None:
+                return _used(name, node, shown)
+            if module.names.dotted(node.func) == "torch.is_tensor" or (isinstance(node.func, ast.Name) and node.func.id == "isinstance"):
+                if any(isinstance(a, ast.Name) and a.id == name for a in node.args):
+                    return None
+            if isinstance(node.func, ast.Attribute) and node.func.attr in NUMERIC_WEAK:
+                calls += _is_operand(node.func.value, name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
+            others += node.attr in ("shape", "dtype", "device", "ndim", "requires_grad", "grad")
+        elif isinstance(node, ast.Compare) and any(isinstance(p, ast.Name) and p.id == name for p in (node.left, *node.comparators)):
+            others -= 100 if not any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops) else 0
+        elif owner is not None and owner.is_module and isinstance(node, ast.BinOp):
+            others += any(isinstance(p, ast.Name) and p.id == name for p in (node.left, node.right))
+        elif owner is not None and owner.is_module and isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == name:
+            others += not (isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str))
+    if calls <= 0 and others <= 0:
+        return None
+    certain = calls > 0 and not module.uses_numpy and function.name == "forward"
+    return replace(_used(name, function, "what it does with it"), certain=certain)
+
+
+def _strong_call(module: ModuleFacts, node: ast.Call, name: str, owner: ClassFacts | None) -> str | None:
+    func = node.func
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == name:
+        return f"`.{func.attr}()`" if ops.method(func.attr) is not None and func.attr not in AMBIGUOUS else None
+    if not any(isinstance(a, ast.Name) and a.id == name for a in node.args):
+        return None
+    dotted = module.names.dotted(func)
+    op = ops.function(dotted) if dotted is not None else None
+    if op is not None and isinstance(node.args[0], ast.Name) and node.args[0].id == name and op.traits & {"pointwise", "reduction", "heavy", "nan_grad", "view"}:
+        return f"`{dotted}`"
+    return f"`{ast.unparse(func)}`, a layer" if owner is not None and _is_layer(module, owner, func) else None
+
+
+def _is_operand(node: ast.expr, name: str) -> bool:
+    """Whether an expression is the name, or a comparison or arithmetic of it."""
+    parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.left, node.right] if isinstance(node, ast.BinOp) else [node]
+    return any(isinstance(p, ast.Name) and p.id == name for p in parts)
+
+
+def _is_layer(module: ModuleFacts, owner: ClassFacts, func: ast.expr) -> bool:
+    if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"):
+        return False
+    value = module.attribute(owner, func.attr)
+    return value is not None and value.kind is Kind.MODULE and ops.module(value.cls or "") is not None and value.cls not in ("torch.nn.Embedding",)
+
+
+def _used(name: str, node: ast.AST, how: str) -> Value:
+    return Value(
+        Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", evidence=(f"line {getattr(node, 'lineno', 0)}: `{name}` is used as a tensor by {how}",)
+    )
+
+
+def parameters(
+    module: ModuleFacts, function: Function, owner: ClassFacts | None, passed: dict[str, Value], bound: bool
+) -> Env:
+    """The values of a function's parameters. `passed` joins what the module's own calls give."""
+    env: Env = {}
+    spec = function.args
+    positional = [*spec.posonlyargs, *spec.args]
+    defaults: dict[str, ast.expr] = dict(zip([a.arg for a in positional[len(positional) - len(spec.defaults) :]], spec.defaults, strict=True))
+    defaults.update({a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None})
+    for index, arg in enumerate([*positional, *spec.kwonlyargs]):
+        if index == 0 and bound:
+            env[arg.arg] = Value(Kind.MODULE if owner is not None and owner.is_module else Kind.OBJECT, cls=owner.node.name if owner else None)
+            continue
+        env[arg.arg] = _parameter(module, function, owner, arg, defaults.get(arg.arg), passed.get(arg.arg))
+    if spec.vararg:
+        item = annotation(module, spec.vararg.annotation, spec.vararg.arg)
+        env[spec.vararg.arg] = Value(Kind.LIST, items=(item,) if item is not None else None)
+    if spec.kwarg:
+        env[spec.kwarg.arg] = Value(Kind.DICT)
+    return env
+
+
+def _parameter(
+    module: ModuleFacts, function: Function, owner: ClassFacts | None, arg: ast.arg, default: ast.expr | None, passed: Value | None
+) -> Value:
+    name = arg.arg
+    value = annotation(module, arg.annotation, name)
+    given = scalar_default(default) if default is not None else None
+    if value is None or (value.kind is Kind.UNKNOWN and arg.annotation is None):
+        value = used_as_tensor(module, function, name, owner)
+        if value is None and passed is not None and passed.kind is not Kind.UNKNOWN:
+            value = passed
+            if passed.kind is Kind.TENSOR:
+                value = replace(passed, dtype=f"d:{name}", shape="()" if passed.shape == "()" else f"s:{name}", fresh=False)
+        if value is None and given is not None and given.kind is Kind.SCALAR:
+            value = given
+        if value is None:
+            value = UNKNOWN
+    if given is not None and given.kind is Kind.NONE and value.kind is not Kind.UNKNOWN:
+        value = replace(value, optional=True)
+    return replace(value, constant=None)
