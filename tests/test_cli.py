@@ -20,6 +20,7 @@ from typing import Any
 import fake_engine
 import jsonschema
 import pytest
+from click.shell_completion import ShellComplete
 
 from gbfix import cli, engine, registry, sources
 from gbfix.check import Check
@@ -435,6 +436,20 @@ def test_config_command(gbfix: Gbfix, root: Path) -> None:
     assert shown[:2] == ["# from sub/gbfix.toml", 'select = ["GBF1"]']
     assert gbfix("config").out.startswith(b"# from defaults\n")
     assert gbfix("config", "nowhere").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "wanted"),
+    [
+        ([], "ru", {"rule", "ru"}),
+        ([], "--di", {"--diff"}),
+        (["--diff"], "--fix-", {"--fix-only"}),
+        (["rule"], "--al", {"--all"}),
+    ],
+)
+def test_completion(words: list[str], incomplete: str, wanted: set[str]) -> None:
+    completion = ShellComplete(cli.cli, {}, "gbfix", "_GBFIX_COMPLETE")
+    assert {item.value for item in completion.get_completions(words, incomplete)} == wanted
 
 
 @pytest.mark.parametrize(

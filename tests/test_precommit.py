@@ -40,40 +40,49 @@ def test_manifest_is_valid(tmp_path: Path) -> None:
 
 @pytest.fixture
 def hooks(tmp_path: Path) -> Path:
-    """This project as a repository of its own, so that try-repo sees it as it is on disk."""
+    """This project as it is on disk, to be a repository of its own."""
     copy = tmp_path / "hooks"
     ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", "tests", "benchmarks", "shared")
     shutil.copytree(ROOT, copy, ignore=ignored)
-    commit(copy)
     return copy
 
 
-def commit(repository: Path) -> None:
+def commit(repository: Path) -> str:
+    """Make a repository of a folder; gives back the commit."""
     for args in (
         ["init", "-q"],
         ["add", "-A"],
         ["-c", "user.name=t", "-c", "user.email=t@example.invalid", "commit", "-qm", "all"],
     ):
         subprocess.run(["git", *args], cwd=repository, check=True)
+    return subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=repository, check=True, capture_output=True, text=True
+    ).stdout
 
 
-def test_hooks_fix_and_check_without_torch(hooks: Path, tmp_path: Path) -> None:
-    scratch, home = tmp_path / "scratch", tmp_path / "home"
-    scratch.mkdir()
+def test_hooks_check_and_fix_without_torch(hooks: Path, tmp_path: Path) -> None:
+    scratch, home, case = tmp_path / "scratch", tmp_path / "home", ROOT / "tests/fixtures/item_read/same_dtype"
+    (scratch / "build").mkdir(parents=True)
     (scratch / "plain.py").write_text("x = 1\n")
-    (scratch / "broken.py").write_text("import torch\ndef step(:\n")
-    (scratch / "build").mkdir()
     (scratch / "build/broken.py").write_text("import torch\ndef step(:\n")
+    shutil.copy(case / "before.py", scratch / "model.py")
+    config = f"repos:\n- repo: {hooks}\n  rev: {commit(hooks)}  hooks: [{{id: gbfix-check}}, {{id: gbfix}}]\n"
+    (scratch / ".pre-commit-config.yaml").write_text(config)
     commit(scratch)
-    for hook in ("gbfix", "gbfix-check"):
-        run = ["try-repo", str(hooks), hook, "--verbose", "--files"]
-        passed = pre_commit(scratch, *run, "plain.py", "build/broken.py", home=home)
-        assert passed.returncode == 0, passed.stdout + passed.stderr
-        failed = pre_commit(scratch, *run, "plain.py", "broken.py", home=home)
-        assert failed.returncode == 1, failed.stdout + failed.stderr
-        assert "exit code: 1" in failed.stdout
-        assert "broken.py:2:" in failed.stdout
-        assert "build/broken.py" not in failed.stdout
-    packages = [path.name for path in home.rglob("site-packages/*")]
+
+    def run(hook: str, *files: str) -> subprocess.CompletedProcess[str]:
+        return pre_commit(scratch, "run", hook, *(["--files", *files] if files else ["--all-files"]), home=home)
+
+    # The folder is left out by default, and stays so although pre-commit names its file.
+    passed = run("gbfix-check", "plain.py", "build/broken.py")
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    checked = run("gbfix-check")
+    assert (checked.returncode, "\n--- a/model.py\n+++ b/model.py\n" in checked.stdout) == (1, True), checked.stdout
+    assert (scratch / "model.py").read_bytes() == (case / "before.py").read_bytes()
+    fixed = run("gbfix")
+    assert (fixed.returncode, "files were modified by this hook" in fixed.stdout) == (1, True), fixed.stdout
+    assert (scratch / "model.py").read_bytes() == (case / "after.py").read_bytes()
+    assert run("gbfix").returncode == 0
+    packages = [path.name for folder in home.rglob("site-packages") for path in folder.iterdir()]
     assert "libcst" in packages
     assert "torch" not in packages

@@ -14,7 +14,7 @@ import pytest
 from fake_engine import RULES, GraphBreakCall, ItemRead, PrintCall, finding
 
 from gbfix.errors import Trouble
-from gbfix.report import Report, github, rdjson, rules, text
+from gbfix.report import Report, codes, github, rdjson, rules, text
 from gbfix.report import json as json_report
 from gbfix.rule import Applicability, Edit, Finding, Fix
 
@@ -77,6 +77,19 @@ def test_concise_fits_the_problem_matcher() -> None:
         ("a.py", "4", "12", "GBF301"),
         ("a.py", "5", "9", "GBF201"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown"),
+    [
+        ((), "GBF201"),
+        (("GB0001",), "GBF201 (GB0001)"),
+        (("GB0001", "GB0002"), "GBF201 (GB0001, GB0002)"),
+        (("GB0001", "GB0002", "GB0003"), "GBF201 (GB0001, ...)"),
+    ],
+)
+def test_codes(ids: tuple[str, ...], shown: str) -> None:
+    assert codes(replace(FINDINGS[2], gb_ids=ids)) == shown
 
 
 def test_colour_only_adds_to_the_text() -> None:

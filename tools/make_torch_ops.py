@@ -1,6 +1,6 @@
 """Write src/gbfix/facts/torch_ops.json from the installed torch's stubs and docstrings, and torch_ops_overlay.toml.
 
-`python tools/make_torch_ops.py` rewrites the table; the same torch and overlay give the same bytes. Counts go to stdout.
+`python tools/make_torch_ops.py` rewrites the table (the same torch and overlay give the same bytes) and prints counts.
 """
 
 from __future__ import annotations
@@ -28,10 +28,26 @@ TABLE = ROOT / "src" / "gbfix" / "facts" / "torch_ops.json"
 STUBS = Path(torch.__file__).parent
 
 KINDS = {
-    "Tensor": "tensor", "Self": "tensor", "S": "tensor", "LongTensor": "tensor", "BoolTensor": "tensor", "Tensor | None": "tensor",
-    "_bool": "bool", "bool": "bool", "_int": "int", "int": "int", "_float": "float", "float": "float", "None": "none", "Size": "size",
-    "_dtype": "dtype", "torch.dtype": "dtype", "_dtype | None": "dtype", "_device": "device", "torch.device": "device",
-}  # fmt: skip
+    "Tensor": "tensor",
+    "Self": "tensor",
+    "S": "tensor",
+    "LongTensor": "tensor",
+    "BoolTensor": "tensor",
+    "Tensor | None": "tensor",
+    "_bool": "bool",
+    "bool": "bool",
+    "_int": "int",
+    "int": "int",
+    "_float": "float",
+    "float": "float",
+    "None": "none",
+    "Size": "size",
+    "_dtype": "dtype",
+    "torch.dtype": "dtype",
+    "_dtype | None": "dtype",
+    "_device": "device",
+    "torch.device": "device",
+}
 # The first parameter that makes a reduction keep dimensions, or stop being one.
 REDUCING = {"dim", "axis", "dims", "keepdim", "size_average", "reduction", "full", "unbiased", "dtype"}
 PAIRED = {"max", "min"}  # `max(x, other)` is elementwise
@@ -39,11 +55,31 @@ INHERITED = {"nan_grad", "heavy", "raises", "rng", "dynamic", "untraced"}
 IMPURE = {"rng", "inplace", "raises", "sync", "dynamic", "state", "untraced"}
 IMPLY_PURE = {"pure", "pointwise", "reduction", "view", "heavy", "static"}
 OPERATORS = {
-    "add": "add", "sub": "sub", "mul": "mul", "div": "div", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "pow": "pow",
-    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
-    "rshift": "bitwise_right_shift", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne", "neg": "neg",
-    "pos": "positive", "abs": "abs", "invert": "bitwise_not",
-}  # fmt: skip
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "div": "div",
+    "truediv": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "pow",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift",
+    "lt": "lt",
+    "le": "le",
+    "gt": "gt",
+    "ge": "ge",
+    "eq": "eq",
+    "ne": "ne",
+    "neg": "neg",
+    "pos": "positive",
+    "abs": "abs",
+    "invert": "bitwise_not",
+}
 
 
 def kind(text: str) -> str:
@@ -51,7 +87,9 @@ def kind(text: str) -> str:
     text = text.strip()
     if text in KINDS:
         return KINDS[text]
-    if text.startswith("torch.return_types.") or re.fullmatch(r"\(\s*Tensor.*\)|.*[Tt]uple of Tensors?.*|[Ll]ist of Tensors?", text):
+    if text.startswith("torch.return_types.") or re.fullmatch(
+        r"\(\s*Tensor.*\)|.*[Tt]uple of Tensors?.*|[Ll]ist of Tensors?", text
+    ):
         return "tensors"
     if re.fullmatch(r"(Sequence|list|tuple|List|Tuple)\[(Tensor(, )?|\.\.\.|LongTensor)+\]", text):
         return "tensors"
@@ -75,7 +113,11 @@ class Stub:
 
 def limit(limits: dict[str, int], name: str, parameters: list[str]) -> None:
     """Note how many leading arguments a full reduction can have, the fewest of all overloads."""
-    places = [i for i, parameter in enumerate(parameters) if i > 0 and (parameter in REDUCING or (parameter == "other" and name in PAIRED))]
+    places = [
+        i
+        for i, parameter in enumerate(parameters)
+        if i > 0 and (parameter in REDUCING or (parameter == "other" and name in PAIRED))
+    ]
     found = min(places, default=len(parameters))
     limits[name] = min(found, limits.get(name, found))
 
@@ -98,7 +140,11 @@ def read_docs(module: str) -> Stub:
         found = re.search(rf"\b{name}\((.*?)\) *-> *(.+)", inspect.getdoc(value) or "")
         if found:
             stub.kinds[name] = {kind(found[2])}
-            limit(stub.limits, name, [re.split(r"[=:]", p)[0].strip() for p in found[1].partition("*")[0].split(",") if p.strip()])
+            limit(
+                stub.limits,
+                name,
+                [re.split(r"[=:]", p)[0].strip() for p in found[1].partition("*")[0].split(",") if p.strip()],
+            )
         elif inspect.isfunction(value):
             returns = inspect.signature(value).return_annotation
             text = returns if isinstance(returns, str) else getattr(returns, "__name__", str(returns))
@@ -143,7 +189,7 @@ class Overlay:
         self.raw = raw
         self.used: set[str] = set()
         self.traits = {key: set(text.split()) for key, text in raw["traits"].items()}
-        self.dtype = {key: set(text.split()) for key, text in raw["dtype"].items()}
+        self.dtype = {key: set(text.split()) for key, text in raw["dtype"].items() if key != "none"}
         self.shape = {"same": set(raw["shape"]["same"].split()), "broadcast": set()}
         self.traits["pointwise"] = set()
         for family in raw["pointwise"]:
@@ -154,6 +200,7 @@ class Overlay:
                 self.dtype.setdefault(family["dtype"], set()).update(names)
         self.shape["scalar"] = self.traits["reduction"] - set(raw["shape"]["unless_scalar"].split())
         self.reshapes = set(raw["shape"]["reshapes"].split())
+        self.unclaimed = set(raw["dtype"]["none"].split())
         self.overloaded = set(raw["returns"].pop("overloaded").split())
 
     def holds(self, names: set[str], dotted: str) -> bool:
@@ -168,7 +215,9 @@ class Overlay:
 
     def pick(self, table: dict[str, set[str]], dotted: str) -> str | None:
         """The one entry of a table that lists this operator; a dotted name wins over a bare one."""
-        found = [key for key, names in table.items() if dotted in names] or [key for key, names in table.items() if self.holds(names, dotted)]
+        found = [key for key, names in table.items() if dotted in names] or [
+            key for key, names in table.items() if self.holds(names, dotted)
+        ]
         self.used.update({dotted} & set().union(*table.values()))
         if len(found) > 1:
             raise ValueError(f"{dotted}: listed under {found}; keep one")
@@ -206,6 +255,10 @@ def record(dotted: str, kinds: set[str], limits: dict[str, int], overlay: Overla
         traits |= {"overloaded"} if kinds else set()
     if inplace:
         dtype, shape = ("same", "same") if returns == "tensor" and bare not in overlay.reshapes else (None, None)
+    if re.match(r"_[^_]", bare) or bare in overlay.unclaimed:
+        dtype = None
+    if re.match(r"_[^_]", bare):
+        shape = None
     if traits & IMPURE:
         traits.discard("pure")
     elif traits & IMPLY_PURE:
@@ -231,21 +284,48 @@ def modules(overlay: Overlay) -> dict[str, list[Any]]:
         if not known and kind(text) != "tensor":
             continue
         overlay.used |= {name}
-        traits = {key for key in ("heavy", "rng", "state", "raises", "sync", "untraced", "nan_grad", "pointwise", "reduction", "view", "pure") if name in lists[key]}
+        traits = {
+            key
+            for key in (
+                "heavy",
+                "rng",
+                "state",
+                "raises",
+                "sync",
+                "untraced",
+                "nan_grad",
+                "pointwise",
+                "reduction",
+                "view",
+                "pure",
+            )
+            if name in lists[key]
+        }
         if traits & IMPURE:
             traits.discard("pure")
         elif traits & IMPLY_PURE:
             traits.add("pure")
         dtype = "same" if name in lists["same_dtype"] else "float" if name in lists["float_dtype"] else None
-        shape = "same" if name in lists["pointwise"] | lists["same_shape"] else "scalar" if "reduction" in traits else None
-        rows[f"torch.nn.{name}"] = ["tensors" if name in lists["tensors"] else "tensor", " ".join(sorted(traits)), dtype, shape]
+        shape = (
+            "same" if name in lists["pointwise"] | lists["same_shape"] else "scalar" if "reduction" in traits else None
+        )
+        rows[f"torch.nn.{name}"] = [
+            "tensors" if name in lists["tensors"] else "tensor",
+            " ".join(sorted(traits)),
+            dtype,
+            shape,
+        ]
     return rows
 
 
 def attributes(stub: Stub, overlay: Overlay) -> dict[str, str]:
     """What kind of value each tensor attribute gives."""
     rows = {name: kind(text) for name, text in stub.attributes.items()}
-    rows |= {name: "bool" for name in dir(torch.Tensor) if name.startswith("is_") and not callable(getattr(torch.Tensor, name))}
+    rows |= {
+        name: "bool"
+        for name in dir(torch.Tensor)
+        if name.startswith("is_") and not callable(getattr(torch.Tensor, name))
+    }
     rows |= overlay.raw["attributes"]
     return {name: rows[name] for name in sorted(rows) if hasattr(torch.Tensor, name)}
 
@@ -254,15 +334,28 @@ def build() -> dict[str, dict[str, Any]]:
     """The whole table."""
     overlay = Overlay()
     tensor = read_stub("_C/__init__.pyi", "TensorBase")
-    spaces = {"torch": read_stub("_C/_VariableFunctions.pyi"), "Tensor": tensor, "torch.nn.functional": read_functional()}
+    spaces = {
+        "torch": read_stub("_C/_VariableFunctions.pyi"),
+        "Tensor": tensor,
+        "torch.nn.functional": read_functional(),
+    }
     for name, kinds in read_docs("torch.functional").kinds.items():
         spaces["torch"].kinds.setdefault(name, kinds)
     for module in ("torch.special", "torch.linalg", "torch.fft", "torch.nn.init"):
         spaces[module] = read_docs(module)
+    # The names without an underscore are deprecated and write in place all the same.
+    spaces["torch.nn.init"].kinds = {
+        k: v for k, v in spaces["torch.nn.init"].kinds.items() if k.endswith("_") or k == "calculate_gain"
+    }
     for dotted in overlay.raw["returns"]:
         owner, _, bare = dotted.rpartition(".")
         spaces.setdefault(owner, Stub([])).kinds.setdefault(bare, set())
-    rows: dict[str, dict[str, Any]] = {"functions": {}, "methods": {}, "modules": modules(overlay), "attributes": attributes(tensor, overlay)}
+    rows: dict[str, dict[str, Any]] = {
+        "functions": {},
+        "methods": {},
+        "modules": modules(overlay),
+        "attributes": attributes(tensor, overlay),
+    }
     for owner, stub in spaces.items():
         for name, kinds in stub.kinds.items():
             dotted = f"{owner}.{name}"

@@ -128,6 +128,9 @@ def _assigns(context: Context, statement: ast.stmt) -> list[Assign]:
             raise Decline(f"`{context.text(statement)}` changes a tensor in place that others may hold")
         if context.value(statement.target).kind is not Kind.TENSOR:
             raise Decline(f"`{context.text(statement)}` updates a Python value")
+        left, right = context.value(statement.target), context.value(statement.value)
+        if right.kind is not Kind.SCALAR and (right.kind is not Kind.TENSOR or right.dtype != left.dtype):
+            raise Decline(f"`{context.text(statement)}` keeps the dtype in place, and may promote it otherwise")
         operator = context.text(statement)[len(statement.target.id) :].lstrip().split("=", 1)[0]
         return [Assign(statement.target.id, statement.value, statement, operator)]
     raise Decline(_why(context, statement))

@@ -26,21 +26,34 @@ def effect(context: Context, nodes: Iterable[ast.AST]) -> str:
     """Why leaving out these expressions could change more than their value; empty when it cannot."""
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         if isinstance(node, ast.NamedExpr):
-            return f"`{context.text(node)}` binds a name"
+            return f"`{one_line(context, node)}` binds a name"
         if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom)):
-            return f"`{context.text(node)}` suspends the function"
+            return f"`{one_line(context, node)}` suspends the function"
         if isinstance(node, ast.Call) and (why := _call(context, node)):
             return why
     return ""
 
 
+def one_line(context: Context, node: ast.AST) -> str:
+    """The source of a node, for a message."""
+    text = context.text(node)
+    return ast.unparse(node) if "\n" in text else text
+
+
+def called(context: Context, call: ast.Call) -> str:
+    """A call with its arguments left out, for a message."""
+    return f"{one_line(context, call.func)}({'...' if call.args or call.keywords else ''})"
+
+
 def _call(context: Context, call: ast.Call) -> str:
-    text = f"`{context.text(call.func)}(...)`"
+    text = f"`{called(context, call)}`"
     op = context.op(call)
     if op is not None:
         if "inplace" in op.traits or any(keyword.arg == "out" for keyword in call.keywords):
             return f"{text} changes a tensor in place"
-        return f"{text} draws random numbers" if "rng" in op.traits else ""
+        if "rng" in op.traits:
+            return f"{text} draws random numbers"
+        return f"{text} may change state" if "state" in op.traits else ""
     dotted = context.dotted(call.func)
     if dotted is not None and (dotted.startswith(PURE_MODULES) or dotted.rpartition(".")[2] in PURE_METHODS):
         return ""

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from gbfix.facts.lattice import Kind, Site
 from gbfix.rule import Applicability, Edit, Finding, Fix, Rule
-from gbfix_codemods._effects import effect
+from gbfix_codemods._effects import called, effect
 from gbfix_codemods._lines import under
 
 STREAM_CALLS = tuple(f"sys.{stream}.{method}" for stream in ("stdout", "stderr") for method in ("write", "flush"))
@@ -28,7 +28,7 @@ class OutputRule(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call; the fix covers the statements of the same kind that follow."""
         assert isinstance(site.node, ast.Call)
-        message = f"`{self.context.text(site.node.func)}(...)` cannot be traced"
+        message = f"`{called(self.context, site.node)}` cannot be traced"
         fix = self.guard(site, site.node)
         if isinstance(fix, str):
             yield self.report(site, message, declined=fix)

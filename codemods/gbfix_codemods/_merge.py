@@ -63,7 +63,7 @@ def _dtypes(name: str, tensors: list[Value], claim: Claim) -> None:
     known = {k for k in kinds if k in terms.CONCRETE and k != "default_float"}
     if len(known) > 1:
         raise Decline(f"{name} has different dtypes on the paths ({', '.join(sorted(str(k) for k in known))})")
-    if len(kinds) > 1 and known & (terms.INTS | {"bool"}):
+    if len(kinds) > 1 and known and any(k is None or not k.startswith("promote") for k in kinds - known):
         raise Decline(f"{name} may have different dtypes on the paths")
     claim.add(f"the dtypes of {name} are not proven equal on the paths")
 
@@ -80,8 +80,11 @@ def _shapes(name: str, tensors: list[Value], claim: Claim) -> None:
     claim.add(f"the shapes of {name} are not proven equal on the paths")
 
 
-def check_aliases(context: Context, function: ast.AST, node: ast.stmt, names: set[str]) -> None:
-    """Raise Decline when a merged name, or a tensor that may share its memory, is changed in place later (or in a loop)."""
+def check_aliases(context: Context, function: ast.AST, node: ast.stmt, names: set[str], texts: str) -> None:
+    """Raise Decline when a merged name, or a tensor that may share its memory, is changed in place later (or in a loop).
+
+    `texts` are the values on the paths: only values that read an attribute of `self` can share memory with one.
+    """
     in_loop = any(isinstance(loop, (ast.For, ast.While)) and loop.lineno <= node.lineno <= (loop.end_lineno or 0) for loop in ast.walk(function))
     for target, where in _mutations(context, function):
         if where.lineno <= (node.end_lineno or node.lineno) and not in_loop:
@@ -91,7 +94,7 @@ def check_aliases(context: Context, function: ast.AST, node: ast.stmt, names: se
             root = root.func if isinstance(root, ast.Call) else root.value
         if isinstance(root, ast.Name) and root.id in names:
             raise Decline(f"`{root.id}` is changed in place later, and torch.where gives a new tensor")
-        if not context.value(target).fresh:
+        if not context.value(target).fresh and not (isinstance(root, ast.Name) and root.id == "self" and "self." not in texts):
             raise Decline(f"`{context.text(target)}` is changed in place later and may share memory")
 
 

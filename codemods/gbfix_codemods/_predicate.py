@@ -16,12 +16,14 @@ COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "
 
 @dataclass
 class Predicate:
-    """The text of a test as a tensor. `hoisted` are walrus assignments to run first; `simple` says it is one comparison or call."""
+    """The text of a test as a tensor. `hoisted` are walrus assignments to run first; `simple` says it is one comparison or call,
+    `reasons` why computing it always is not safe."""
 
     text: str
     hoisted: list[tuple[str, str]] = field(default_factory=list)
     proven: bool = True
     simple: bool = True
+    reasons: list[str] = field(default_factory=list)
 
 
 def split_static(context: Context, test: ast.expr) -> tuple[list[ast.expr], list[ast.expr]]:
@@ -65,7 +67,7 @@ def _joined(context: Context, name: str, parts: list[Predicate]) -> Predicate:
         if part.hoisted:
             raise Decline("a walrus assignment in the test is evaluated only on some paths")
         text = f"{context.torch(name)}({text}, {part.text})"
-    return Predicate(text, parts[0].hoisted, all(p.proven for p in parts), len(parts) == 1 and parts[0].simple)
+    return Predicate(text, parts[0].hoisted, all(p.proven for p in parts), len(parts) == 1 and parts[0].simple, [r for p in parts for r in p.reasons])
 
 
 def _tensor(context: Context, node: ast.expr, *, free: bool) -> Predicate:
@@ -76,7 +78,7 @@ def _tensor(context: Context, node: ast.expr, *, free: bool) -> Predicate:
         return _joined(context, name, [_tensor(context, operand, free=free and index == 0) for index, operand in enumerate(node.values)])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = _tensor(context, node.operand, free=free)
-        return Predicate(f"{context.torch('logical_not')}({inner.text})", inner.hoisted, inner.proven, inner.simple)
+        return Predicate(f"{context.torch('logical_not')}({inner.text})", inner.hoisted, inner.proven, inner.simple, inner.reasons)
     if isinstance(node, ast.NamedExpr):
         return Predicate(_shaped(node.target.id, context.value(node.value)), [(node.target.id, context.text(node.value))], context.value(node.value).is_zero_dim)
     if isinstance(node, ast.Compare):
@@ -90,14 +92,18 @@ def _comparison(context: Context, node: ast.Compare, *, free: bool) -> Predicate
         raise Decline(f"`{context.text(node)}` has no exact tensor form")
     hoisted: list[tuple[str, str]] = []
     texts: list[str] = []
+    reasons: list[str] = []
     for index, term in enumerate(terms):
         if isinstance(term, ast.NamedExpr) and index == 0:
             hoisted.append((term.target.id, context.text(term.value)))
             texts.append(term.target.id)
         else:
-            texts.append(_operand(context, term, terms, free=free and index < 2))
-    if len(terms) > 2 and not all(isinstance(t, (ast.Name, ast.Constant)) for t in terms[1:-1]):
-        raise Decline("the middle of a chained comparison would be computed twice")
+            texts.append(_operand(context, term, terms, reasons, free=free and index < 2))
+    for index, term in enumerate(terms[1:-1], 1):
+        if not isinstance(term, (ast.Name, ast.Constant)):
+            name = context.fresh_name(_function(context, node), "middle")
+            hoisted.append((name, texts[index]))
+            texts[index] = name
     values = [context.value(t.value if isinstance(t, ast.NamedExpr) else t) for t in terms]
     zero_dim = all(v.is_zero_dim or v.kind is Kind.SCALAR for v in values)
     pairs = [f"{a} {COMPARISONS[type(op)]} {b}" for a, op, b in zip(texts, node.ops, texts[1:], strict=False)]
@@ -108,20 +114,28 @@ def _comparison(context: Context, node: ast.Compare, *, free: bool) -> Predicate
         text = f"{context.torch('logical_and')}({text}, {pair})"
     if all(isinstance(o, (ast.Name, ast.Constant)) for o in terms) and not any(v.kind is Kind.TENSOR for v in values):
         raise Decline(f"`{context.text(node)}` compares Python values")
-    return Predicate(text, hoisted, zero_dim, len(pairs) == 1)
+    return Predicate(text, hoisted, zero_dim, len(pairs) == 1, reasons)
 
 
-def _operand(context: Context, node: ast.expr, terms: list[ast.expr], *, free: bool) -> str:
+def _function(context: Context, node: ast.AST) -> ast.AST:
+    while not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        parent = context.parent(node)
+        assert parent is not None
+        node = parent
+    return node
+
+
+def _operand(context: Context, node: ast.expr, terms: list[ast.expr], reasons: list[str], *, free: bool) -> str:
     """One side of a comparison; a value read on the host (`t.item()`, `float(t)`) becomes the tensor, compared exactly."""
     value = context.value(node)
     if not (value.kind is Kind.SCALAR and value.read):
-        _inspect(context, node, free)
+        reasons += _inspect(context, node, free)
         loose = isinstance(node, (ast.Compare, ast.BoolOp, ast.IfExp, ast.Lambda))
         return f"({context.text(node)})" if loose else context.text(node)
     source = read_source(context, node)
     if source is None:
         raise Decline(f"`{context.text(node)}` was read from a tensor before")
-    _inspect(context, source, free)
+    reasons += _inspect(context, source, free)
     text = _parenthesised(context.text(source), source)
     others = [o for o in terms if o is not node]
     if any(context.value(o).read for o in others):
@@ -135,9 +149,11 @@ def _operand(context: Context, node: ast.expr, terms: list[ast.expr], *, free: b
     return f"{text}.double()"
 
 
-def _inspect(context: Context, node: ast.expr, free: bool) -> None:
+def _inspect(context: Context, node: ast.expr, free: bool) -> list[str]:
+    effects = Effects()
     if not free:
-        inspect(context, node, Effects())
+        inspect(context, node, effects)
+    return effects.unsafe
 
 
 def _exact(node: ast.expr, tensor: Value) -> bool:
@@ -162,16 +178,17 @@ def read_source(context: Context, node: ast.expr) -> ast.expr | None:
 def _truth(context: Context, node: ast.expr, *, free: bool) -> Predicate:
     value = context.value(node)
     if value.kind is Kind.SCALAR:
-        source = read_source(context, node)
+        nonzero = isinstance(node, ast.Call) and context.dotted(node.func) == "torch.is_nonzero" and len(node.args) == 1
+        source = node.args[0] if nonzero and isinstance(node, ast.Call) else read_source(context, node)
         if source is None:
             raise Decline(f"`{context.text(node)}` has no exact tensor form")
         node, value = source, context.value(source)
-    _inspect(context, node, free)
+    reasons = _inspect(context, node, free)
     text = context.text(node)
     if not value.is_bool:
         text = f"{text} != 0"
-        return Predicate(text if value.is_zero_dim else f"({text}).reshape(())", [], value.is_zero_dim)
-    return Predicate(text if value.is_zero_dim else f"{_parenthesised(text, node)}.reshape(())", [], value.is_zero_dim)
+        return Predicate(text if value.is_zero_dim else f"({text}).reshape(())", [], value.is_zero_dim, reasons=reasons)
+    return Predicate(text if value.is_zero_dim else f"{_parenthesised(text, node)}.reshape(())", [], value.is_zero_dim, reasons=reasons)
 
 
 def _shaped(text: str, value: Value) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gbfix.facts import terms
-from gbfix.facts.lattice import UNKNOWN, Kind, Value
+from gbfix.facts.lattice import Kind, Value
 from gbfix.facts.liveness import reads
 from gbfix.rule import Context
 
 from gbfix_codemods._branch import Assign, Choice, Path
-from gbfix_codemods._merge import Claim, merge
+from gbfix_codemods._merge import Claim, check_aliases, merge, used_in_arithmetic
 from gbfix_codemods._predicate import Predicate, predicate
 from gbfix_codemods._purity import Decline, Effects, inspect
 from gbfix_codemods._text import call, render, standalone
@@ -31,7 +31,7 @@ class Leaf:
 
 @dataclass
 class Select:
-    """The writer for one `if`. `names` are the names to merge; none when the paths return."""
+    """The writer for one `if`. `names` are the names to merge, none when the paths return; `after` is the last statement replaced."""
 
     context: Context
     function: ast.FunctionDef | ast.AsyncFunctionDef
@@ -41,6 +41,7 @@ class Select:
     before: Mapping[str, Value]
     indent: str
     operands: list[ast.expr] | None = None
+    after: ast.stmt | None = None
     claim: Claim = field(default_factory=Claim)
     lines: list[str] = field(default_factory=list)
 
@@ -65,6 +66,8 @@ class Select:
     def _choice(self, choice: Choice, names: dict[str, str], taken: list[tuple[str, bool]], *, keep: bool) -> dict[Key, Tree]:
         operands = self.operands if choice is self.choice and self.operands is not None else [choice.test]
         test = self._renamed_predicate(operands, names, always=not taken)
+        for reason in test.reasons:
+            self.claim.add(reason)
         for name, text in test.hoisted:
             self._line(f"{name} = {standalone(text)}")
         gated = any(self._has_gates(path) for path in (choice.then, choice.other))
@@ -119,7 +122,10 @@ class Select:
             parts = path.returned.elts if self._width and isinstance(path.returned, ast.Tuple) else [path.returned]
             for number, part in enumerate(parts):
                 effects = Effects()
-                found[number] = Tree.leaf(self._value(part, names, taken, effects), self.context.value(part), effects)
+                value = self.context.value(part)
+                if isinstance(part, ast.Name) and part.id in self.before and part.id not in path.names():
+                    value = replace(self.before[part.id], fresh=False)
+                found[number] = Tree.leaf(self._value(part, names, taken, effects), value, effects)
         return found
 
     def _unchanged(self, key: Key, names: Mapping[str, str]) -> Tree:
@@ -153,11 +159,10 @@ class Select:
 
     def _augmented(self, assign: Assign, text: str, names: Mapping[str, str]) -> tuple[str, Value]:
         assert isinstance(assign.statement, ast.AugAssign)
-        left, right = self.context.value(assign.statement.target), self.context.value(assign.value)
+        left = self.context.value(assign.statement.target)
         loose = not isinstance(assign.value, (ast.Name, ast.Constant, ast.Call, ast.Attribute, ast.Subscript))
-        shape = left.shape if right.kind is Kind.SCALAR or right.shape == left.shape or right.is_zero_dim else None
         self.claim.add(f"`{assign.name}` is rebound instead of changed in place")
-        return f"{names.get(assign.name, assign.name)} {assign.augmented} " + (f"({text})" if loose else text), replace(left, dtype=None, shape=shape)
+        return f"{names.get(assign.name, assign.name)} {assign.augmented} " + (f"({text})" if loose else text), left
 
     def _used_later(self, path: Path, index: int, name: str) -> bool:
         later: list[ast.AST] = [a.value for a in path.assigns[index + 1 :]]
@@ -209,10 +214,11 @@ class Select:
             self._line("return " + ", ".join(parts) + ("," if len(parts) == 1 else ""))
 
     def _check(self, what: str, tree: Tree, name: str | None) -> None:
-        from gbfix_codemods._merge import used_in_arithmetic
-
         leaves = list(tree.leaves())
         arithmetic = name is not None and used_in_arithmetic(self.context, self.function, name, self.choice.node)
+        if not all(leaf.value.fresh for leaf in leaves if leaf.value.kind is Kind.TENSOR):
+            last = self.choice.node if self.after is None else self.after
+            check_aliases(self.context, self.function, last, {name} if name else set(), " ".join(leaf.text for leaf in leaves))
         merge(what, [leaf.value for leaf in leaves], [leaf.effects for leaf in leaves], self.claim, arithmetic)
 
     def _tuple_width(self) -> int:
@@ -317,5 +323,3 @@ def _without_gradients(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool
     """Whether a decorator turns gradients off for the whole function."""
     return any("no_grad" in ast.unparse(d) or "inference_mode" in ast.unparse(d) for d in function.decorator_list)
 
-
-__all__ = ["UNKNOWN", "Leaf", "Select", "Tree"]

@@ -8,7 +8,7 @@ from gbfix.facts.lattice import Kind
 from gbfix.rule import Applicability, Context, Edit, Fix
 
 from gbfix_codemods._branch import Choice, Path
-from gbfix_codemods._merge import arithmetic_use, check_aliases, used_in_arithmetic
+from gbfix_codemods._merge import arithmetic_use, check_aliases, merge, used_in_arithmetic
 from gbfix_codemods._predicate import predicate
 from gbfix_codemods._purity import Decline
 from gbfix_codemods._select import Select, Tree
@@ -23,7 +23,6 @@ def ternary(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, 
         raise Decline("the test joins a Python value and a tensor")
     statement = context.statement(node)
     names = {statement.targets[0].id} if isinstance(statement, ast.Assign) and statement.value is node and isinstance(statement.targets[0], ast.Name) else set()
-    check_aliases(context, function, statement, names)
     if all(context.value(part).kind is Kind.SCALAR for part in (node.body, node.orelse)):
         return _push(context, function, node)
     stand_in = ast.copy_location(ast.If(node.test, [], []), node)
@@ -31,9 +30,9 @@ def ternary(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, 
     writer._width = 0
     tree = writer._choice(writer.choice, {}, [], keep=False)[0]
     arithmetic = arithmetic_use(context, node) is not None or any(used_in_arithmetic(context, function, name, statement) for name in names)
-    from gbfix_codemods._merge import merge
-
     leaves = tree.leaves()
+    if not all(leaf.value.fresh for leaf in leaves if leaf.value.kind is Kind.TENSOR):
+        check_aliases(context, function, statement, names, " ".join(leaf.text for leaf in leaves))
     merge("the value", [leaf.value for leaf in leaves], [leaf.effects for leaf in leaves], writer.claim, arithmetic)
     edits = _edits(context, node, writer.lines, tree)
     reasons = writer.claim.reasons
@@ -42,13 +41,13 @@ def ternary(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, 
 
 def _edits(context: Context, node: ast.IfExp, lines: list[str], tree: Tree) -> tuple[Edit, ...]:
     if not lines:
-        return (_bare(context, context.replace(node, tree.text(context))),)
+        return (bare(context, context.replace(node, tree.text(context))),)
     if not _can_hoist(context, node):
         raise Decline("the test cannot be computed before the statement")
     statement = context.statement(node)
     indent = context.indent(statement)
     hoisted = Edit(statement.lineno, statement.col_offset, statement.lineno, statement.col_offset, "".join(f"{line}\n{indent}" for line in lines))
-    return (hoisted, _bare(context, context.replace(node, tree.text(context))))
+    return (hoisted, bare(context, context.replace(node, tree.text(context))))
 
 
 def _can_hoist(context: Context, node: ast.IfExp) -> bool:
@@ -64,7 +63,7 @@ def _can_hoist(context: Context, node: ast.IfExp) -> bool:
     return not any(isinstance(n, ast.NamedExpr) for n in ast.walk(statement))
 
 
-def _bare(context: Context, edit: Edit) -> Edit:
+def bare(context: Context, edit: Edit) -> Edit:
     """The edit without the parentheses that stood around the conditional expression alone."""
     lines = context.facts.lines  # type: ignore[attr-defined]
     head, tail = lines[edit.line - 1][: edit.column], lines[edit.end_line - 1][edit.end_column :]
@@ -90,4 +89,4 @@ def _push(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, no
     base = render(context, other, {})
     pairs = [f"{base} {operator} {side}" if product.left is other else f"{side} {operator} {base}" for side in sides]
     text = f"{context.torch('where')}({test.text}, {pairs[0]}, {pairs[1]})"
-    return Fix("select the products with torch.where", (context.replace(product, text),), Applicability.SAFE, "where")
+    return Fix("select the products with torch.where", (bare(context, context.replace(product, text)),), Applicability.SAFE, "where")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 from gbfix.rule import Context
+from gbfix_codemods._effects import one_line
 
 CAPTURE = "torch._dynamo.config.capture_scalar_outputs = True"
 SIZES = frozenset({
-    "arange", "chunk", "empty", "expand", "eye", "full", "linspace", "narrow", "new_empty", "new_full",
-    "new_ones", "new_zeros", "ones", "pad", "rand", "randint", "randn", "repeat", "repeat_interleave",
+    "arange", "chunk", "empty", "expand", "eye", "linspace", "narrow", "new_empty",
+    "new_ones", "new_zeros", "ones", "rand", "randint", "randn", "repeat", "repeat_interleave",
     "reshape", "split", "tile", "topk", "unflatten", "view", "zeros",
 })  # fmt: skip
 SIZE = f"a size needs the number; {CAPTURE} keeps it in the graph"
@@ -22,6 +23,21 @@ LOOP = "the number of iterations depends on data: loop over a static bound, or u
 KEY = "a key needs the number, in any mode: select with tensor operations, or look it up outside of the compiled code"
 STORED = "it is stored as a Python number"
 BRANCH = "the number decides a branch later: ask the tensor there, `t.double() > ...` keeps the comparison exact"
+
+
+# Reads that are more than one number.
+WHOLE = {
+    "tolist": f"a Python list is made of it; {CAPTURE} keeps whole numbers in the graph, but not fractions",
+    "equal": "it answers with a Python bool: `(a == b).all()` stays a tensor, where the shapes are known to be equal",
+    "allclose": "it answers with a Python bool: `torch.isclose(a, b).all()` stays a tensor",
+    "is_nonzero": "it answers with a Python bool: `t != 0` stays a tensor",
+    "gaussian_nll_loss": "the read is inside torch: write the loss in tensor operations, or leave it outside",
+}
+CONVERSIONS = {
+    "int": "`int` cuts off towards zero and raises on inf and NaN",
+    "bool": "`bool` gives a Python truth value",
+    "complex": "`complex` gives a Python number",
+}
 
 
 def kept(what: str) -> str:
@@ -77,4 +93,4 @@ def _argument(context: Context, call: ast.Call) -> str:
         return "a new tensor is made of the number: use the tensor, detached and of the wanted dtype"
     if (context.dotted(call.func) or "").startswith("math."):
         return kept(f"`math.{name}` computes in double precision and raises on bad values")
-    return kept(f"`{context.text(call.func)}` takes it as a Python number")
+    return kept(f"`{one_line(context, call.func)}` takes it as a Python number")

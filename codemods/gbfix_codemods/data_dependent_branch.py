@@ -9,13 +9,14 @@ from gbfix.facts.lattice import Kind, Site, Value
 from gbfix.rule import Applicability, Edit, Finding, Fix, Rule
 
 from gbfix_codemods._branch import Choice, Path, parse
-from gbfix_codemods._merge import arithmetic_use, check_aliases
+from gbfix_codemods._merge import arithmetic_use
 from gbfix_codemods._predicate import predicate, split_static
 from gbfix_codemods._purity import Decline
 from gbfix_codemods._select import Select
 from gbfix_codemods._text import render
-from gbfix_codemods._ternary import ternary
+from gbfix_codemods._ternary import bare, ternary
 
+SHORT = 60  # characters of a final return that may be written twice
 MESSAGE = "compute both paths and select with torch.where"
 
 
@@ -64,18 +65,19 @@ class DataDependentBranch(Rule):
         early = returns and not _returns(node.orelse)
         last = tail[-1] if early and not _ends(choice.other, node) else node
         if early and static:
-            raise Decline("it returns early under a test that also reads Python values")
-        check_aliases(context, site.function, last, set(names))
+            if len(tail) != 1 or not isinstance(tail[0], ast.Return) or node.orelse or len(context.text(tail[0])) > SHORT:
+                raise Decline("it returns early under a test that also reads Python values")
+            last = node
         try:
             indent = context.indent(node) + (context.unit() if static else "")
-            select = Select(context, site.function, choice, names, returns, arms.before, indent, operands)
+            select = Select(context, site.function, choice, names, returns, arms.before, indent, operands, last)
             lines = select.write()
         except Decline:
             pushed = self._push(site, node, choice, names, arms.before) if not static else None
             if pushed is None:
                 raise
             return pushed
-        if early:
+        if early and not static:
             select.claim.add("code after the branch now always runs")
         text = self._text(node, static, lines, context.indent(node), early, last)
         reasons = select.claim.reasons
@@ -142,7 +144,7 @@ class DataDependentBranch(Rule):
             first = self.context.replace(node, f"\n{indent}".join(lines))
         else:
             first = Edit(node.lineno, 0, (node.end_lineno or node.lineno) + 1, 0, "")
-        edits = (first, self.context.replace(product, f"{self.context.torch('where')}({where})"))
+        edits = (first, bare(self.context, self.context.replace(product, f"{self.context.torch('where')}({where})")))
         return Fix("select the products with torch.where", edits, Applicability.SAFE, "where")
 
 

@@ -9,17 +9,19 @@ from typing import ClassVar
 
 from gbfix.facts.lattice import Kind, Site, Value
 from gbfix.rule import Applicability, Finding, Fix, Rule
+from gbfix_codemods._effects import called, one_line
 from gbfix_codemods._guard import output_name
-from gbfix_codemods._uses import BRANCH, kept, use
+from gbfix_codemods._purity import Decline
+from gbfix_codemods._uses import BRANCH, CONVERSIONS, WHOLE, kept, use
 
-EXACT = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
-SYMBOLS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
+SYMBOLS: dict[type, str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+# On CUDA `x / number` multiplies by the reciprocal, as `number / x` does everywhere; `**` has faster ways for some numbers.
+# Source: aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu and BinaryDivFloorKernel.cu in torch.
+ROUNDED = (ast.Div, ast.FloorDiv, ast.Pow)
 CATEGORIES = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2, "default_float": 2, "complex": 3}
-CONVERSIONS = {
-    "int": "`int` cuts off towards zero and raises on inf and NaN",
-    "bool": "`bool` gives a Python truth value",
-    "complex": "`complex` gives a Python number",
-}
 
 
 class ItemRead(Rule):
@@ -27,8 +29,8 @@ class ItemRead(Rule):
 
     Breaks because a Python number needs the tensor's value, which is not there while the graph is made.
     Unsafe because a 0-dim tensor of another dtype than its partner's can promote and round otherwise than a number; it
-    is safe where both are proven to have one dtype (measured bit for bit on 13 dtypes: `+ - * / // %`, but not `**` nor
-    `number / tensor`).
+    is safe where both are proven to have one dtype and the operator is `+ - * %` or a comparison (measured bit for bit
+    on 13 dtypes).
     Source: GB0124 in torch/_dynamo/graph_break_registry.json, torch 2.13.
     """
 
@@ -42,12 +44,11 @@ class ItemRead(Rule):
         assert isinstance(node, ast.Call)
         if self.in_test(node) or self.in_output(node):
             return
-        message = f"`{self.context.text(node)}` reads a tensor's value"
-        fix = self.drop(site, node)
-        if isinstance(fix, str):
-            yield self.report(site, message, declined=fix)
-        else:
-            yield self.report(site, message, fix=fix)
+        message = f"`{called(self.context, node)}` reads a tensor's value"
+        try:
+            yield self.report(site, message, fix=self.drop(site, node))
+        except Decline as reason:
+            yield self.report(site, message, declined=str(reason))
 
     def in_test(self, node: ast.AST) -> bool:
         """Whether the value decides a branch, so that the branch is the finding."""
@@ -64,90 +65,92 @@ class ItemRead(Rule):
         call = statement.value if isinstance(statement, ast.Expr) else None
         return isinstance(call, ast.Call) and output_name(self, call) != ""
 
-    def drop(self, site: Site, node: ast.Call) -> Fix | str:
-        """The fix that keeps the tensor, or why the number is needed."""
-        conversion = node.func.id if isinstance(node.func, ast.Name) else ""
-        if conversion in CONVERSIONS:
-            return kept(CONVERSIONS[conversion])
+    def drop(self, site: Site, node: ast.Call) -> Fix:
+        """The fix that keeps the tensor. Raises Decline where the number is needed."""
+        if site.name in CONVERSIONS:
+            raise Decline(kept(CONVERSIONS[site.name]))
+        if site.name not in ("item", "float") or self.context.dotted(node.func) is not None:
+            raise Decline(WHOLE.get(site.name, kept("it gives a Python value")))
         parent = self.context.parent(node)
         if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-            reason = self.variable(site, node, parent, parent.targets[0].id)
+            doubt = self.variable(site, node, parent, parent.targets[0].id)
         else:
-            reason = self.operand(site, node, node)
-        if isinstance(reason, Refusal):
-            return str(reason)
-        applicability = Applicability.UNSAFE if reason else Applicability.SAFE
+            doubt = self.operand(site, node, node)
+        applicability = Applicability.UNSAFE if doubt else Applicability.SAFE
         edit = self.context.replace(node, self.kept_tensor(node))
-        return Fix("keep the tensor", (edit,), applicability, "drop", reason)
+        return Fix("keep the tensor", (edit,), applicability, "drop", doubt)
 
     def kept_tensor(self, node: ast.Call) -> str:
         """The 0-dim tensor that holds the number, without its gradient."""
         tensor = read(node)
+        kept = "" if is_detached(tensor) else ".detach()"
+        if not self.context.value(tensor).is_zero_dim:
+            kept += ".reshape(())"
         if isinstance(node.func, ast.Attribute):
-            text = re.sub(r"\s*\.\s*item\s*\(\s*\)$", "", self.context.text(node))
-        else:
-            simple = isinstance(tensor, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-            text = self.context.text(tensor) if simple else f"({self.context.text(tensor)})"
-        if not text.endswith(".detach()"):
-            text += ".detach()"
-        return text if self.context.value(tensor).is_zero_dim else f"{text}.reshape(())"
+            return re.sub(r"\.\s*item\s*\(\s*\)$", kept, self.context.text(node))
+        text = self.context.text(tensor)
+        simple = isinstance(tensor, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+        return f"{text if simple else f'({text})'}{kept}"
 
     def variable(self, site: Site, node: ast.Call, statement: ast.Assign, name: str) -> str:
         """As `operand`, for a number whose only use is one operand in the same block, before the tensor can change."""
         names = [inner for inner in ast.walk(site.function) if isinstance(inner, ast.Name) and inner.id == name]
         loads = [inner for inner in names if isinstance(inner.ctx, ast.Load)]
         if loads and all(self.in_output(load) for load in loads):
-            return Refusal(f"`{name}` is only written out: read the tensor there, in the call that is guarded")
+            raise Decline(f"`{name}` is only written out: read the tensor there, in the call that is guarded")
         if any(self.in_test(load) for load in loads):
-            return Refusal(BRANCH)
+            raise Decline(BRANCH)
         if len(loads) != 1 or len(names) != 2 or is_shared(site.function, name):
-            return Refusal(kept(f"`{name}` is used as a Python number"))
+            raise Decline(kept(f"`{name}` is used as a Python number"))
         block, user = self.context.block(statement), self.context.statement(loads[0])
         between = block[block.index(statement) + 1 : block.index(user)] if user in block else None
-        if between is None or any(variables(read(node)) & variables(inner) for inner in between):
-            return Refusal(kept(f"`{name}` is used where the tensor may have changed"))
-        reason = self.operand(site, node, loads[0])
-        return reason if reason else f"`{name}` becomes a tensor"
+        touched = between is None or any(variables(read(node)) & variables(inner) for inner in between)
+        if touched or changes_in_place(user):
+            raise Decline(kept(f"`{name}` is used where the tensor may have changed"))
+        return self.operand(site, node, loads[0]) or f"`{name}` becomes a tensor"
 
     def operand(self, site: Site, node: ast.Call, place: ast.expr) -> str:
-        """Why keeping the tensor at a place is not safe (empty when it is), or the refusal to do so at all."""
+        """Why keeping the tensor at a place is not safe, empty when it is. Raises Decline where it is wrong."""
         parent = self.context.parent(place)
+        operator: ast.AST
         if isinstance(parent, ast.AugAssign) and place is parent.value:
             other: ast.expr = parent.target
+            operator = parent.op
         elif isinstance(parent, ast.BinOp):
-            other = parent.right if place is parent.left else parent.left
+            other, operator = parent.right if place is parent.left else parent.left, parent.op
+        elif isinstance(parent, ast.Compare) and len(parent.ops) == 1:
+            other, operator = parent.comparators[0] if place is parent.left else parent.left, parent.ops[0]
         else:
-            return Refusal(use(self.context, place))
+            raise Decline(use(self.context, place))
         tensor, partner = self.context.value(read(node)), self.context.value(other)
-        if type(parent.op) not in SYMBOLS:
-            return Refusal(kept("no arithmetic that tensors share with Python numbers"))
+        if type(operator) not in SYMBOLS:
+            raise Decline(kept("no arithmetic that tensors share with Python numbers"))
         if partner.kind is Kind.SCALAR:
-            return Refusal(use(self.context, place))
+            raise Decline(use(self.context, place))
         if partner.kind is not Kind.TENSOR or partner.optional:
-            return Refusal(kept(f"`{self.context.text(other)}` is not known to be a tensor"))
+            raise Decline(kept(f"`{one_line(self.context, other)}` is not known to be a tensor"))
         if isinstance(parent, ast.AugAssign) and not tensor.fresh:
-            return Refusal(kept(f"`{self.context.text(read(node))}` may share memory with what changes in place"))
+            raise Decline(kept(f"`{one_line(self.context, read(node))}` may share memory with what changes in place"))
         mine, theirs = category(tensor.dtype), category(partner.dtype)
         if isinstance(node.func, ast.Name) and theirs is not None and theirs < 2:
-            return Refusal(kept("integers become floating point by a Python float"))
+            raise Decline(kept("integers become floating point by a Python float"))
         if mine is not None and theirs is not None and mine > theirs:
-            return Refusal(kept(f"{tensor.dtype} promotes {partner.dtype} otherwise than a Python number"))
-        return self.doubt(site, node, partner, parent.op, place is getattr(parent, "left", None))
+            raise Decline(kept(f"{tensor.dtype} promotes {partner.dtype} otherwise than a Python number"))
+        return self.doubt(site, node, partner, operator, place is getattr(parent, "left", None))
 
-    def doubt(self, site: Site, node: ast.Call, partner: Value, operator: ast.operator, reflected: bool) -> str:
+    def doubt(self, site: Site, node: ast.Call, partner: Value, operator: ast.AST, reflected: bool) -> str:
         """What is not proven of an operation between the tensor and its partner."""
         tensor = self.context.value(read(node))
-        text = self.context.text(read(node))
-        symbol = SYMBOLS[type(operator)]
-        if not isinstance(operator, EXACT) or (reflected and isinstance(operator, ast.Div)):
-            return f"the last digits of `{symbol}` can differ"
+        text = one_line(self.context, read(node))
         same = tensor.dtype is not None and tensor.dtype == partner.dtype and tensor.certain and partner.certain
         if isinstance(node.func, ast.Name):
             same = same and category(tensor.dtype) == 2
         if not same or moves_device(site.function):
             return f"dtype or digits change if `{text}` and its partner differ in dtype"
+        if isinstance(operator, ROUNDED):
+            return f"the last digit of `{SYMBOLS[type(operator)]}` can differ"
         if reflected and isinstance(operator, ast.Mult) and category(tensor.dtype) is None:
-            return "the last digits differ for complex numbers"
+            return "the last digit can differ for complex numbers"
         if not tensor.fresh or not self.unshared(site, read(node)):
             return f"`{text}` must not change in place before its gradient is taken"
         return ""
@@ -159,13 +162,28 @@ class ItemRead(Rule):
         return sum(isinstance(inner, ast.Name) and inner.id == tensor.id for inner in ast.walk(site.function)) == 2
 
 
-class Refusal(str):
-    """Why the number is needed, where a plain string is a doubt about a fix."""
-
-
 def read(node: ast.Call) -> ast.expr:
     """The tensor that a read reads."""
     return node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
+
+
+def is_detached(node: ast.expr) -> bool:
+    """Whether a chain of methods without arguments starts at a `.detach()`, so that no gradient can flow."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not (node.args or node.keywords):
+        if node.func.attr == "detach":
+            return True
+        node = node.func.value
+    return False
+
+
+def changes_in_place(statement: ast.AST) -> bool:
+    """Whether a statement calls a method that works in place."""
+    calls = [
+        node.func.attr
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    return any(name.endswith("_") and not name.endswith("__") for name in calls)
 
 
 def is_shared(function: ast.AST, name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from gbfix.facts.lattice import Kind, Site
 from gbfix.rule import Applicability, Edit, Finding, Fix, Rule
+from gbfix_codemods._effects import called
 
 # Every name was measured to break in default mode on torch 2.13, in a function of its own. By what to do instead:
 TIMES = (
@@ -20,8 +21,10 @@ DRAWS = (
     "random.random", "random.choice", "random.choices", "random.shuffle", "random.sample", "random.gauss",
     "random.normalvariate", "random.betavariate", "random.expovariate", "random.triangular", "random.getrandbits",
     "numpy.random.permutation", "numpy.random.shuffle", "numpy.random.default_rng", "secrets.*", "uuid.uuid1",
-    "uuid.uuid4", "os.urandom",
+    "uuid.uuid4", "os.urandom", "random.uniform", "random.randint", "random.randrange",
 )  # fmt: skip
+# Dynamo passes these numbers in; only a branch on them breaks.
+TRACED = ("random.uniform", "random.randint", "random.randrange")
 SEEDS = (
     "random.seed", "random.getstate", "random.setstate", "torch.manual_seed", "torch.random.manual_seed",
     "torch.cuda.manual_seed_all", "torch.initial_seed", "torch.get_rng_state", "torch.set_rng_state",
@@ -58,20 +61,22 @@ class UntraceableCall(Rule):
 
     Breaks because Dynamo has no graph form for clocks, random numbers of Python, files, processes and most C functions.
     Unsafe because the helper is then never compiled, and its call stays a graph break (one instead of several).
-    Source: GB0007, GB0008, GB0059, GB0134, GB0142, GB0156, GB0208, GB0294, GB0363 in
+    Source: GB0007, GB0008, GB0059, GB0134, GB0142, GB0156, GB0170, GB0208, GB0294, GB0363 in
     torch/_dynamo/graph_break_registry.json, torch 2.13.
     """
 
     code: ClassVar[str] = "GBF501"
     gb_ids: ClassVar[tuple[str, ...]] = (
-        "GB0007", "GB0008", "GB0059", "GB0134", "GB0142", "GB0156", "GB0208", "GB0294", "GB0363",
+        "GB0007", "GB0008", "GB0059", "GB0134", "GB0142", "GB0156", "GB0170", "GB0208", "GB0294", "GB0363",
     )  # fmt: skip
     calls: ClassVar[tuple[str, ...]] = tuple(name for names in ADVICE for name in names)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call; the fix is one for the whole helper."""
         assert isinstance(site.node, ast.Call)
-        message = f"`{self.context.text(site.node.func)}(...)` cannot be traced"
+        if site.name in TRACED and not self.decides(site.node, site.function):
+            return
+        message = f"`{called(self.context, site.node)}` cannot be traced"
         if why := self.keeps(site.function):
             advice = next(text for names, text in ADVICE.items() if _matches(site.name, names))
             yield self.report(site, message, declined=f"{self.place(site)}{why}; {advice}")
@@ -109,8 +114,18 @@ class UntraceableCall(Rule):
             return f"torch.compiler.disable on {name} would only move the one break to its call"
         return ""
 
+    def decides(self, node: ast.AST, function: ast.AST) -> bool:
+        """Whether a branch depends on a value, by itself or by the name it is assigned to."""
+        statement = self.context.statement(node)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        names = {target.id for target in targets if isinstance(target, ast.Name)}
+        branches = (ast.If, ast.While, ast.IfExp, ast.Assert)
+        tests = [inner.test for inner in ast.walk(function) if isinstance(inner, branches)]
+        parts = [part for test in tests for part in ast.walk(test)]
+        return any(part is node or (isinstance(part, ast.Name) and part.id in names) for part in parts)
+
     def place(self, site: Site) -> str:
-        """What makes a break costlier at this place. After one in `with torch.no_grad():` and the like, Dynamo resumes."""
+        """What makes a break costlier here. After one in `with torch.no_grad():` and the like, Dynamo resumes."""
         node = self.context.parent(site.node)
         while node is not None and node is not site.function:
             resumes = isinstance(node, ast.With) and all(

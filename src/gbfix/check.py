@@ -180,7 +180,7 @@ class Check:
         rules = sorted({rule for task in tasks for rule in task.rules}, key=lambda rule: rule.code)
         results.settled = driver.settle(
             results.outcomes, rules, unsafe=settings.unsafe_fixes, entry=entry, inputs=inputs,
-            timeout_s=settings.verify_timeout_s, progress=lambda text: self.terminal.detail(f"verify: {text}"),
+            timeout_s=settings.verify_timeout_s, progress=lambda text: self.terminal.note(f"verify: {text}"),
         )  # fmt: skip
         results.outcomes = list(results.settled.outcomes)
 

@@ -19,14 +19,18 @@ class DefaultGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `check` in front, unless a command or an option of the group itself comes first."""
-        if not args or (args[0] not in self.commands and args[0] not in _OWN):
+        completing_first_word = ctx.resilient_parsing and not args
+        if not completing_first_word and (not args or (args[0] not in self.commands and args[0] not in _OWN)):
             args = ["check", *args]
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete the options and paths of `check` as well as the commands."""
-        check = self.commands["check"]
-        return [*super().shell_complete(ctx, incomplete), *check.shell_complete(ctx, incomplete)]
+        from click.shell_completion import CompletionItem
+
+        paths = [] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")]
+        options = self.commands["check"].shell_complete(ctx, incomplete)
+        return [*super().shell_complete(ctx, incomplete), *options, *paths]
 
 
 @click.group(cls=DefaultGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -41,7 +41,7 @@ class Settings:
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     entry: str | None = None
     inputs: str | None = None
-    verify_timeout_s: float = 600.0
+    verify_timeout_s: float = 300.0
 
     def ignored_for(self, path: str) -> tuple[str, ...]:
         """What is ignored for a file: `ignore`, and `per-file-ignores` whose pattern names it."""

@@ -62,9 +62,9 @@ class Output:
         changed = [o for o in outcomes if o.source != o.original] if self._options.mode != "report" else []
         verification = None
         if results.settled is not None:
-            from gbfix.report import verdict
+            from gbfix.report.verdict import to_json
 
-            verification = verdict.to_json(results.settled.report)
+            verification = to_json(results.settled.report)
         return Report(
             findings=tuple(findings),
             troubles=tuple(sorted(results.troubles, key=lambda trouble: (trouble.path, trouble.line, trouble.column))),
@@ -117,7 +117,7 @@ class Output:
             return
         from rich.console import Console
 
-        from gbfix.report import verdict
+        from gbfix.report.verdict import render
 
         color = self._terminal.err_color
-        verdict.render(results.settled.report, Console(stderr=True, force_terminal=color, no_color=not color))
+        render(results.settled.report, Console(stderr=True, force_terminal=color, no_color=not color))

@@ -179,10 +179,7 @@ class Rule:
     def report(self, site: Site, message: str, fix: Fix | None = None, declined: str = "") -> Finding:
         """A finding at a site. Every finding has a fix or the reason why there is none."""
         assert fix is not None or declined, f"{self.code} must say why it declines"
-        node = site.node
-        if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)):
-            node = node.test
-        assert isinstance(node, (ast.expr, ast.stmt))
+        node = site.place
         finding = Finding(
             code=self.code, name=self.name(), gb_ids=self.gb_ids, message=message, line=node.lineno, column=node.col_offset,
             end_line=node.end_lineno or node.lineno, end_column=node.end_col_offset or node.col_offset, symbol=site.function.name,

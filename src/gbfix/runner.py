@@ -61,8 +61,8 @@ def _failed(task: Task, message: str, detail: str = "") -> Outcome:
 
 
 def _quiet() -> None:
-    """Ctrl-C is the parent's to answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Let Ctrl-C end a worker without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _in_processes(tasks: Sequence[Task], jobs: int, start_method: str | None) -> Iterator[Outcome]:
@@ -84,5 +84,6 @@ def _in_processes(tasks: Sequence[Task], jobs: int, start_method: str | None) ->
                     done += 1
                 jobs = 1
             except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
+                for child in multiprocessing.active_children():
+                    child.terminate()
                 raise

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import dedent
+
+from gbfix.verify.verdict import VerifyReport
+
+Judge = Callable[..., VerifyReport]
 
 HEAD = """\
 import logging
@@ -33,7 +38,7 @@ MODULE_TAIL = FUNCTION_TAIL.replace("return step", "torch.manual_seed(3)\n    re
 
 @dataclass(frozen=True)
 class Pair:
-    """Two versions of `step` (a function) or `Model` (a module); `blames` is part of the reason, empty for a right rewrite."""
+    """Two versions of `step` (a function) or `Model` (a module); `blames` is in the reason, empty for a right rewrite."""
 
     name: str
     before: str
@@ -289,7 +294,7 @@ WRONG = (
         """,
         """
         def step(x):
-            torch._assert_async(x.sum() >= 0)
+            torch._assert_async(torch.logical_not(x.sum() < 0))
             return x * 2
         """,
         "no longer raises RuntimeError",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.facts import ops, terms
 from gbfix.facts.infer import (
-    BOOL, COMPILING, FALSE, INT, NOT_COMPILING, READING_BUILTINS, SCALAR, SCALAR_BUILTINS, TRUE, join, new_tensor, opaque, with_scalar,
+    BOOL, COMPILING, FALSE, INT, NOT_COMPILING, READING_BUILTINS, SCALAR, SCALAR_BUILTINS, TRUE, new_tensor, opaque, with_scalar,
 )  # fmt: skip
 from gbfix.facts.lattice import UNKNOWN, Kind, Op, Value
 
@@ -58,12 +58,14 @@ def _dotted(self: Evaluator, node: ast.Call, dotted: str, args: list[Value], key
         return Value(Kind.MODULE, cls=dotted, items=items)
     if dotted.startswith("torch.nn.") and last[:1].isupper():
         return Value(Kind.MODULE, cls=dotted)
+    if dotted in ("torch.finfo", "torch.iinfo"):
+        return Value(Kind.SCALAR, cls=last)
     op = ops.function(dotted)
     if op is not None:
         return result(node, op, args, keywords, explicit_dtype(self, node))
     if dotted in ("torch.compile", "torch.compiler.disable", "torch._dynamo.disable") and args:
         return args[0]
-    if dotted.startswith(("torch.finfo", "torch.iinfo", "math.", "time.", "random.", "os.", "sys.")):
+    if dotted.startswith(("math.", "time.", "random.", "os.", "sys.")):
         return Value(Kind.SCALAR, cls="float" if dotted.startswith("math.") else None, read=any(a.read or a.kind is Kind.TENSOR for a in args))
     if dotted.startswith(("numpy.", "torch.distributed.")):
         return Value(Kind.NDARRAY) if dotted.startswith("numpy.") else UNKNOWN
@@ -98,6 +100,8 @@ def _named(self: Evaluator, node: ast.Call, name: str, args: list[Value], keywor
         return Value(Kind.MODULE if info.is_module else Kind.OBJECT, cls=name)
     if name == "super":
         return Value(Kind.OBJECT, cls="super")
+    if name == "id":
+        return INT
     read = any(a.kind is Kind.TENSOR or a.read for a in args)
     if name in READING_BUILTINS:
         return Value(Kind.SCALAR, cls=READING_BUILTINS[name], read=read)
@@ -138,6 +142,10 @@ def _method(
     self: Evaluator, node: ast.Call, func: ast.Attribute, receiver: Value, args: list[Value], keywords: dict[str, Value], env: Env
 ) -> Value:
     name = func.attr
+    if receiver.kind is Kind.UNKNOWN and receiver.read and ops.method(name) is not None and name not in ("real", "imag", "conj"):
+        # a tensor or a number: numbers have no such method
+        receiver = new_tensor(func.value, f"`.{name}()` of a tensor or number")
+        self.values[id(func.value)] = receiver
     if receiver.kind is Kind.TENSOR:
         return _tensor_method(self, node, func, receiver, args, keywords, env)
     if receiver.kind is Kind.LOGGER:
@@ -152,6 +160,7 @@ def _method(
     if isinstance(func.value, ast.Name) and func.value.id == self.self_name and self.owner is not None:
         found = self.module.attribute(self.owner, name)
         if found is not None and found.kind is Kind.MODULE:
+            self.values[id(func)] = found
             return _call_module(self, node, found, args)
         if found is not None and found.kind is Kind.LOGGER:
             return found
@@ -182,6 +191,8 @@ def _tensor_method(
     name = func.attr
     if name in CASTS:
         return replace(receiver, dtype=CASTS[name], fresh=False, parameter=False, optional=False)
+    if name == "type" and not node.args and not node.keywords:
+        return Value(Kind.SCALAR, cls="str")
     if name in ("to", "type", "type_as", "view_as"):
         dtype = args[0].dtype if name == "type_as" and args and args[0].kind is Kind.TENSOR else explicit_dtype(self, node)
         if name == "to" and dtype is None and args and args[0].kind is Kind.TENSOR:
@@ -271,7 +282,7 @@ def _dtype(op: Op, name: str, args: list[Value], keywords: dict[str, Value], ten
     if not tensors or op.dtype is None:
         return None
     dtype, shape = tensors[0].dtype, tensors[0].shape
-    if op.dtype == "same" and name in ("clamp", "clip", "clamp_min", "clamp_max"):
+    if name in ("clamp", "clip", "clamp_min", "clamp_max"):
         for other in (*args[1:], *keywords.values()):
             dtype = dtype if other.kind is Kind.NONE or terms.is_float(dtype) else with_scalar(dtype, other) if other.kind is Kind.SCALAR else None
         return dtype

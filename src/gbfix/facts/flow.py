@@ -119,7 +119,10 @@ class Flow(Evaluator):
         self.narrow(node.test, other, False)
         end_then = self.block(node.body, then) if known is not False else None
         end_else = self.block(node.orelse, other) if known is not True else None
-        self.arms[id(node)] = Arms(env, end_then, end_else)
+        before = dict(env)
+        for operand in node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else ():
+            self.narrow(operand, before, True)
+        self.arms[id(node)] = Arms(before, end_then, end_else)
         return merge(end_then, end_else, at(node))
 
     def _do_for(self, node: ast.For | ast.AsyncFor, env: Env) -> Env | None:

@@ -146,7 +146,7 @@ class Evaluator:
         if node.attr in STATIC_ATTRIBUTES:
             return SCALAR
         if base.kind is Kind.SCALAR:
-            return replace(SCALAR, cls=base.cls, certain=base.certain, read=base.read)
+            return replace(SCALAR, cls={"finfo": "float", "iinfo": "int"}.get(base.cls or "", base.cls), certain=base.certain, read=base.read)
         if ast.unparse(node.value).rpartition(".")[2] in ("config", "cfg", "args", "hparams"):
             return replace(SCALAR, certain=False)
         return UNKNOWN
@@ -283,8 +283,10 @@ class Evaluator:
             left = values[0]
             if left.kind is Kind.NONE or (left.kind is Kind.TENSOR and not left.optional and left.certain):
                 return TRUE if (left.kind is Kind.NONE) == isinstance(node.ops[0], ast.Is) else FALSE
-        if any(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
-            return replace(BOOL, read=read)
+        if any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
+            return BOOL
+        if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
+            return replace(BOOL, read=read or (values[0].kind is Kind.TENSOR and values[1].kind is not Kind.DICT))
         tensors = [v for v in values if v.kind is Kind.TENSOR]
         if not tensors:
             return replace(BOOL, read=read) if all(v.kind is Kind.SCALAR for v in values) else UNKNOWN
@@ -357,7 +359,7 @@ class Evaluator:
             for item in value.items[1:]:
                 whole = join(whole, item, at(node))
             return whole
-        return SCALAR if value.kind is Kind.SCALAR and value.cls == "range" else UNKNOWN
+        return replace(INT, read=value.read) if value.kind is Kind.SCALAR and value.cls == "range" else UNKNOWN
 
     def bind(self, target: ast.expr, value: Value, env: Env) -> None:
         """Assign a value to a target."""
@@ -392,6 +394,8 @@ class Evaluator:
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
             if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None:
                 self._narrow_none(test.left, env, isinstance(test.ops[0], (ast.Is, ast.Eq)) is outcome)
+            elif isinstance(test.ops[0], ast.Eq) and outcome and isinstance(test.left, ast.Attribute) and test.left.attr == "dtype":
+                self._narrow_dtype(test.left.value, test.comparators[0], env)
             return None
         if isinstance(test, ast.Call) and test.args and isinstance(test.args[0], ast.Name):
             self._narrow_type(test, test.args[0].id, env, outcome)
@@ -408,6 +412,12 @@ class Evaluator:
             env[key] = NONE
         elif value.optional:
             env[key] = replace(value, optional=False)
+
+    def _narrow_dtype(self, target: ast.expr, dtype: ast.expr, env: Env) -> None:
+        """`x.dtype == torch.float16` holds."""
+        term = terms.concrete((self.module.names.dotted(dtype) or "").removeprefix("torch."))
+        if term is not None and isinstance(target, ast.Name) and target.id in env and env[target.id].kind is Kind.TENSOR:
+            env[target.id] = replace(env[target.id], dtype=term)
 
     def _narrow_type(self, test: ast.Call, name: str, env: Env, outcome: bool) -> None:
         dotted = self.module.names.dotted(test.func)

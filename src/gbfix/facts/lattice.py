@@ -79,7 +79,7 @@ UNKNOWN = Value()
 
 @dataclass(frozen=True)
 class Arms:
-    """What the names hold before an `if`, and where each arm falls through (None: it never does)."""
+    """What the names hold before an `if` (whose Python conjuncts hold), and where each arm falls through (None: it never does)."""
 
     before: dict[str, Value]
     then: dict[str, Value] | None
@@ -113,7 +113,7 @@ class Site:
     """A span of code that could break a graph.
 
     `kind` is branch, ternary, while, assert, read (`.item()`, `float(t)`) or call (a call of a name that a rule asked for;
-    `name` is then the dotted name). Lines are 1-based, columns 0-based characters.
+    `name` is then the dotted name). `focus` is the first tensor that a test reads. Lines are 1-based, columns 0-based characters.
     """
 
     kind: str
@@ -122,3 +122,11 @@ class Site:
     name: str = ""
     certain: bool = True
     why: str = ""
+    focus: ast.expr | None = None
+
+    @property
+    def place(self) -> ast.expr | ast.stmt:
+        """The node that a finding points at: the first tensor that a test reads, else the site itself."""
+        place = self.focus if self.focus is not None else self.node
+        assert isinstance(place, (ast.expr, ast.stmt))
+        return place

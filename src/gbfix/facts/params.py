@@ -116,8 +116,8 @@ def _generic(module: ModuleFacts, node: ast.Subscript, name: str) -> Value | Non
 def used_as_tensor(module: ModuleFacts, function: Function, name: str, owner: ClassFacts | None) -> Value | None:
     """Whether the body uses a parameter as a tensor is used; None when it shows nothing.
 
-    Methods and operators that only tensors have are certain. What arrays, lists or numbers have too (`.sum()`, indexing,
-    arithmetic) is certain only for methods in the `forward` of a file without NumPy.
+    Methods and operators that only tensors have are certain. What arrays have too (`.sum()`, `.shape`) is certain only for
+    methods in the `forward` of a file without NumPy.
     """
     calls = others = 0
     for node in ast.walk(function):
@@ -132,13 +132,7 @@ def used_as_tensor(module: ModuleFacts, function: Function, name: str, owner: Cl
                 calls += _is_operand(node.func.value, name)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
             others += node.attr in ("shape", "dtype", "device", "ndim", "requires_grad", "grad")
-        elif isinstance(node, ast.Compare) and any(isinstance(p, ast.Name) and p.id == name for p in (node.left, *node.comparators)):
-            others -= 100 if not any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops) else 0
-        elif owner is not None and owner.is_module and isinstance(node, ast.BinOp):
-            others += any(isinstance(p, ast.Name) and p.id == name for p in (node.left, node.right))
-        elif owner is not None and owner.is_module and isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == name:
-            others += not (isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str))
-    if calls <= 0 and others <= 0:
+    if not calls and not others:
         return None
     certain = calls > 0 and not module.uses_numpy and function.name == "forward"
     return replace(_used(name, function, "what it does with it"), certain=certain)
@@ -206,6 +200,8 @@ def _parameter(
     given = scalar_default(default) if default is not None else None
     if value is None or (value.kind is Kind.UNKNOWN and arg.annotation is None):
         value = used_as_tensor(module, function, name, owner)
+        if value is not None and not value.certain and passed is not None and passed.certain and passed.kind is not Kind.UNKNOWN:
+            value = None
         if value is None and passed is not None and passed.kind is not Kind.UNKNOWN:
             value = passed
             if passed.kind is Kind.TENSOR:

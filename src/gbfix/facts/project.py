@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 
+from gbfix.facts.entries import built, made_inputs
 from gbfix.facts.flow import Env, Flow, Function
 from gbfix.facts.infer import Evaluator, join, opaque
 from gbfix.facts.lattice import UNKNOWN, Kind, Value
@@ -150,6 +151,9 @@ class ModuleFacts:
         for flow in self.flows.values():
             for callee, _, args, keywords, bound in flow.calls:
                 _join_passed(passed.setdefault(id(callee), {}), callee, args, keywords, bound)
+        for function in built(self):
+            for args, keywords in made_inputs(self.flows[id(self.functions["make_inputs"])]):
+                _join_passed(passed.setdefault(id(function), {}), function, args, keywords, id(function) in self.owners)
         self._passed = passed
 
     def _class_body(self, info: ClassFacts) -> None:

@@ -60,7 +60,7 @@ def _of_function(flow: Flow, calls: Sequence[str], reach: Reach) -> Iterator[Sit
     def site(kind: str, node: ast.AST, parts: list[ast.expr], name: str = "") -> Site:
         certain = reach.certain and all(flow.values.get(id(part), UNKNOWN).certain for part in parts)
         why = reach.why if not reach.certain else "" if certain else "the tensor is inferred from its use"
-        return Site(kind, node, function, name, certain, why)
+        return Site(kind, node, function, name, certain, why, parts[0] if parts and kind not in ("read", "call") else None)
 
     for statement in function.body:
         for node in (statement, *walk(statement)):

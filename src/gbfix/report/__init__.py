@@ -54,8 +54,9 @@ class Report:
 
 
 def codes(finding: Finding) -> str:
-    """The rule's code with torch's ids: `GBF101 (GB0170)`."""
-    return f"{finding.code} ({', '.join(finding.gb_ids)})" if finding.gb_ids else finding.code
+    """The rule's code with torch's ids: `GBF101 (GB0170)`; of more than two ids only the first."""
+    ids = finding.gb_ids if len(finding.gb_ids) <= 2 else (finding.gb_ids[0], "...")
+    return f"{finding.code} ({', '.join(ids)})" if ids else finding.code
 
 
 def url(finding: Finding) -> str | None:

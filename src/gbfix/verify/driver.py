@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Settled:
-    """Outcomes without the fixes that did not hold, and the report. Exit code 0: all hold, 1: some do not, 2: unknown."""
+    """Outcomes without the fixes that did not hold, and the report. Exit code: 0 all hold, 1 some do not, 2 unknown."""
 
     outcomes: tuple[Outcome, ...]
     report: VerifyReport

@@ -68,9 +68,9 @@ def revealed(
         if line is None or (site.gb_id, site.path, line) in shown:
             continue
         spans = functions(source)
-        causes = [known for known in before.sites if known.skipped and known.path == site.path]
-        skipped = {function_at(spans, known.line) for known in causes}
-        if function_at(spans, line) in skipped - {None}:
+        places = [place for known in before.sites for place in known.skipped if place.path == site.path]
+        skipped = {function_at(spans, place.line) for place in places} - {None}
+        if function_at(spans, line) in skipped:
             hidden.append(site)
     return hidden
 

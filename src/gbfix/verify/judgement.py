@@ -11,11 +11,22 @@ from typing import Any
 
 from gbfix.verify import judge
 from gbfix.verify.session import Reply, Session, Side, SideError, SideLost
-from gbfix.verify.verdict import ACCEPTED, INCONCLUSIVE, REFUTED, Breaks, BreakSite, Difference, Timing, VerifyReport
+from gbfix.verify.verdict import (
+    ACCEPTED,
+    INCONCLUSIVE,
+    REFUTED,
+    Breaks,
+    BreakSite,
+    Difference,
+    Place,
+    Timing,
+    VerifyReport,
+)
 
 Progress = Callable[[str], None]
 MUTATED = 4
-EAGER_BUDGET_S = 20.0
+EAGER_BUDGET_S = 30.0
+SLOW_CALL_S = 5.0
 TIMING_BUDGET_S = 20.0
 RUNS, MAX_RUNS = 30, 100
 SLOWER = 0.97
@@ -186,7 +197,8 @@ class Judgement:
         """Compare eager with eager, bit for bit, and see which lines the inputs reach."""
         common = self.common
         mutated = min(loaded["inputs"], MUTATED) if loaded["floating"] or loaded["has_weights"] else 0
-        mutated = min(mutated, int(EAGER_BUDGET_S / max(10 * loaded["call_s"], 1e-9)))
+        affordable = int(EAGER_BUDGET_S / max(10 * loaded["call_s"], 1e-9))
+        mutated = min(mutated, max(affordable, int(loaded["call_s"] < SLOW_CALL_S)))
         mutated = common.known.setdefault("mutated", {"count": mutated})["count"]
         common.progress(
             f"comparing eager results on {counted(loaded['inputs'], 'input')}, {mutated} of them also changed"
@@ -197,14 +209,14 @@ class Judgement:
             {"mutated": mutated, "out": out["original"], "trace": True},
         )  # fmt: skip
         self.seen |= {"inputs_made": before["made"], "calls": before["calls"]}
+        if before["all_raise"]:
+            seen = before["raised"]
+            raise Stop(INCONCLUSIVE, f"the original raises on every input ({seen}); give inputs that it accepts")
         self.coverage(before)
         found = self.differences(self.compared(side, out["original"]), "eager")
         if any(item.hard for item in found):
             self.refute(found, self.noise(mutated, out))
         self.soft += found
-        if before["all_raise"]:
-            seen = before["raised"]
-            raise Stop(INCONCLUSIVE, f"the original raises on every input ({seen}); give inputs that it accepts")
 
     def compared(self, side: Side, path: str) -> list[Reply]:
         """A side's differences from the records in a file."""
@@ -285,7 +297,11 @@ class Judgement:
 
     def read_breaks(self, reply: Reply) -> Breaks:
         """Breaks as plain data, in the order of files and lines."""
-        sites = [BreakSite(**{**row, "path": self.shown(row["path"])}) for row in reply["sites"]]
+        sites = []
+        for row in reply["sites"]:
+            skipped = sorted({(self.shown(path), line) for path, line in row["skipped"]})
+            places = tuple(Place(*place) for place in skipped)
+            sites.append(BreakSite(row["gb_id"], self.shown(row["path"]), row["line"], row["reason"], places))
         ordered = sorted(sites, key=lambda site: (site.path, site.line, site.gb_id))
         return Breaks(tuple(ordered), reply["graphs"], reply["recompiles"], reply["clean"])
 

@@ -16,6 +16,7 @@ import torch._dynamo
 AT = re.compile(r"^Graph break (?:\([^)]*\) )?in user code at (?P<path>.+):(?P<line>\d+)$", re.M)
 SKIPPED = re.compile(r"^Graph break: torch\.compile cannot properly resume")
 FRAME = re.compile(r'^\s*File "(?P<path>[^"]+)", line (?P<line>\d+)', re.M)
+FRAME_SKIPPED = re.compile(r"frame skipped: \S+ \((?P<path>.+) line (?P<line>\d+)\)")
 GB_ID = re.compile(r"/gb/(gb\d{4})\.html", re.I)
 REASON = re.compile(r"^Graph Break Reason: (.*)$", re.M)
 PREAMBLE = ("Encountered graph break when attempting to trace", "Failed to handle graph break gracefully")
@@ -49,11 +50,13 @@ class BreakLog(logging.Handler):
             path, line = frames[-1][0], int(frames[-1][1])
         else:
             return
-        # A frame that is skipped whole names the loop or block first and the cause last.
-        ids = GB_ID.findall(text)
-        gb_id = ids[-1].upper() if ids else ""
-        known = self.sites.setdefault((gb_id, path, line), {"reason": reason(text), "skipped": False})
-        known["skipped"] |= bool(whole) or "Skipping the function" in text
+        # The first id is the cause; a loop or block that cannot resume after it comes second.
+        found = GB_ID.search(text)
+        gb_id = found[1].upper() if found else ""
+        known = self.sites.setdefault((gb_id, path, line), {"reason": reason(text), "skipped": []})
+        if whole or "Skipping the function" in text:
+            stack = FRAME.findall(text.partition("User code traceback:")[2]) + FRAME_SKIPPED.findall(text)
+            known["skipped"] += [[file, int(number)] for file, number in (*stack, (path, line))]
 
     def rows(self) -> list[dict[str, Any]]:
         """The distinct sites as plain data."""
@@ -74,6 +77,7 @@ def reason(text: str) -> str:
 
 def attach() -> BreakLog:
     """A log that hears Dynamo from now on, proven by a function with one known break."""
+    logging.disable(logging.NOTSET)  # user code may have silenced everything
     torch._logging.set_logs(graph_breaks=True, recompiles=True, dynamo=logging.CRITICAL)  # type: ignore[attr-defined]
     log = BreakLog()
     for name in list(logging.root.manager.loggerDict):

@@ -10,6 +10,17 @@ INCONCLUSIVE = "inconclusive"
 
 
 @dataclass(frozen=True)
+class Place:
+    """A line of a file."""
+
+    path: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True)
 class Difference:
     """One thing that differs after the rewrite. `stage` is eager or compiled; a soft difference does not refute."""
 
@@ -25,13 +36,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class BreakSite:
-    """One distinct graph break. `skipped` says that the whole frame falls back to eager there."""
+    """One distinct graph break. `skipped` are places in the functions that fall back to eager as a whole there."""
 
     gb_id: str
     path: str
     line: int
     reason: str
-    skipped: bool
+    skipped: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -83,17 +94,6 @@ class FixVerdict:
     fingerprint: str
     verdict: str
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class Place:
-    """A line of a file."""
-
-    path: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
 
 
 @dataclass(frozen=True)
