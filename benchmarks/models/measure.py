@@ -116,7 +116,7 @@ def distance(expected: list[Any], found: list[Any]) -> float:
 
 
 def calls(name: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The inputs of three calls (the same twice, then other values of the same shapes), and of one for the other arm."""
+    """The inputs of three calls (the same twice, then other values of the same shapes), and one for the other arm."""
     first = build(name)[1]
     other = ROWS[name].other
     return [first, first, build(name, seed=1)[1]], [{**first, **other()}] if other else []

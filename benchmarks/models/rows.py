@@ -36,8 +36,8 @@ Build = tuple[Any, dict[str, Any]]
 class Row:
     """A model, how many rows of the table it stands for, and the graph breaks of the unchanged library.
 
-    `breaks` was measured on torch 2.13.0 CPU; `run.py` says when a run differs from it. `other` gives arguments that take
-    the arm of a branch which the row itself does not take: outputs are compared there too, graphs are not counted.
+    `breaks` was measured on torch 2.13.0 CPU; `run.py` says when a run differs from it. `other` gives arguments that
+    take the arm of a branch which the row itself does not take: outputs are compared there too, graphs not counted.
     """
 
     build: Callable[[], Build]

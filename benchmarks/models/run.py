@@ -1,7 +1,7 @@
 """Measure every row on the library as it is installed and on a copy that the installed command `gbfix` has rewritten.
 
-`python run.py` measures with the interpreter that runs it; `--python` names another that has requirements.txt installed.
-Results go to benchmarks/results/models.json. Only the command line of gbfix is used.
+`python run.py` measures with the interpreter that runs it; `--python` names another that has requirements.txt
+installed. Results go to benchmarks/results/models.json. Only the command line of gbfix is used.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from gbfix.facts.lattice import Kind
 from gbfix.rule import Context
-
 from gbfix_codemods._purity import Decline
 
 
@@ -117,7 +116,9 @@ def _nested(context: Context, path: Path, node: ast.If, rest: Sequence[ast.stmt]
 
 
 def _assigns(context: Context, statement: ast.stmt) -> list[Assign]:
-    if isinstance(statement, ast.Pass) or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+    if isinstance(statement, ast.Pass) or (
+        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    ):
         return []
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         return _targets(statement.targets[0], statement.value, statement)
@@ -139,7 +140,11 @@ def _assigns(context: Context, statement: ast.stmt) -> list[Assign]:
 def _targets(target: ast.expr, value: ast.expr, statement: ast.stmt) -> list[Assign]:
     if isinstance(target, ast.Name):
         return [Assign(target.id, value, statement)]
-    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)) and len(target.elts) == len(value.elts):
+    if (
+        isinstance(target, (ast.Tuple, ast.List))
+        and isinstance(value, (ast.Tuple, ast.List))
+        and len(target.elts) == len(value.elts)
+    ):
         names = [t.id for t in target.elts if isinstance(t, ast.Name)]
         if len(names) == len(target.elts) and not any(isinstance(v, ast.Starred) for v in value.elts):
             for index, part in enumerate(value.elts):
@@ -159,5 +164,17 @@ def _why(context: Context, statement: ast.stmt) -> str:
         return f"an arm runs `{context.text(statement).splitlines()[0]}` for its effect"
     if isinstance(statement, (ast.Break, ast.Continue)):
         return f"an arm leaves the loop (`{context.text(statement)}`)"
-    words = {"For": "a loop", "While": "a loop", "With": "a `with` block", "Try": "a `try` block", "Delete": "a `del`", "Assert": "an assert", "FunctionDef": "a function", "Import": "an import", "ImportFrom": "an import", "Assign": "a chained assignment", "AugAssign": "a store"}
+    words = {
+        "For": "a loop",
+        "While": "a loop",
+        "With": "a `with` block",
+        "Try": "a `try` block",
+        "Delete": "a `del`",
+        "Assert": "an assert",
+        "FunctionDef": "a function",
+        "Import": "an import",
+        "ImportFrom": "an import",
+        "Assign": "a chained assignment",
+        "AugAssign": "a store",
+    }
     return f"an arm holds {words.get(type(statement).__name__, 'a statement that has no tensor form')}"

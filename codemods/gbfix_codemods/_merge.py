@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from gbfix.facts import terms
 from gbfix.facts.lattice import Kind, Value
 from gbfix.rule import Context
-
 from gbfix_codemods._purity import Decline, Effects
 
 
@@ -29,8 +28,16 @@ def merge(name: str, values: list[Value], effects: list[Effects], claim: Claim, 
     """Check the values that one name has on the paths of a choice. Raises Decline when torch.where would not give them."""
     for value in values:
         if value.kind not in (Kind.TENSOR, Kind.SCALAR) or value.optional:
-            what = {Kind.NONE: "None", Kind.TUPLE: "a tuple", Kind.LIST: "a list", Kind.DICT: "a dict", Kind.MODULE: "a module"}.get(value.kind)
-            raise Decline(f"{name} is {what} on one path" if what else f"{name} is not known to be a tensor on every path")
+            what = {
+                Kind.NONE: "None",
+                Kind.TUPLE: "a tuple",
+                Kind.LIST: "a list",
+                Kind.DICT: "a dict",
+                Kind.MODULE: "a module",
+            }.get(value.kind)
+            raise Decline(
+                f"{name} is {what} on one path" if what else f"{name} is not known to be a tensor on every path"
+            )
         if value.kind is Kind.SCALAR and value.cls not in ("int", "float", "bool"):
             raise Decline(f"{name} is not known to be a tensor or a number on every path")
     tensors = [v for v in values if v.kind is Kind.TENSOR]
@@ -85,7 +92,10 @@ def check_aliases(context: Context, function: ast.AST, node: ast.stmt, names: se
 
     `texts` are the values on the paths: only values that read an attribute of `self` can share memory with one.
     """
-    in_loop = any(isinstance(loop, (ast.For, ast.While)) and loop.lineno <= node.lineno <= (loop.end_lineno or 0) for loop in ast.walk(function))
+    in_loop = any(
+        isinstance(loop, (ast.For, ast.While)) and loop.lineno <= node.lineno <= (loop.end_lineno or 0)
+        for loop in ast.walk(function)
+    )
     for target, where in _mutations(context, function):
         if where.lineno <= (node.end_lineno or node.lineno) and not in_loop:
             continue
@@ -94,7 +104,9 @@ def check_aliases(context: Context, function: ast.AST, node: ast.stmt, names: se
             root = root.func if isinstance(root, ast.Call) else root.value
         if isinstance(root, ast.Name) and root.id in names:
             raise Decline(f"`{root.id}` is changed in place later, and torch.where gives a new tensor")
-        if not context.value(target).fresh and not (isinstance(root, ast.Name) and root.id == "self" and "self." not in texts):
+        if not context.value(target).fresh and not (
+            isinstance(root, ast.Name) and root.id == "self" and "self." not in texts
+        ):
             raise Decline(f"`{context.text(target)}` is changed in place later and may share memory")
 
 
@@ -102,7 +114,11 @@ def _mutations(context: Context, function: ast.AST) -> Iterator[tuple[ast.expr, 
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and context.value(node.target).kind is Kind.TENSOR:
             yield node.target, node.target
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and context.value(node.value).kind in (Kind.TENSOR, Kind.UNKNOWN):
+        elif (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Store)
+            and context.value(node.value).kind in (Kind.TENSOR, Kind.UNKNOWN)
+        ):
             yield node.value, node
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None:
             op = context.op(node)
@@ -112,7 +128,14 @@ def _mutations(context: Context, function: ast.AST) -> Iterator[tuple[ast.expr, 
 
 def used_in_arithmetic(context: Context, function: ast.AST, name: str, after: ast.stmt) -> bool:
     """Whether every later use of a name is as an operand of arithmetic with a tensor that has dimensions of its own."""
-    uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) and n.lineno > (after.end_lineno or 0)]
+    uses = [
+        n
+        for n in ast.walk(function)
+        if isinstance(n, ast.Name)
+        and n.id == name
+        and isinstance(n.ctx, ast.Load)
+        and n.lineno > (after.end_lineno or 0)
+    ]
     return bool(uses) and all(arithmetic_use(context, use) is not None for use in uses)
 
 

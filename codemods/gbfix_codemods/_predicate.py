@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from gbfix.facts.lattice import Kind, Value
 from gbfix.rule import Context
-
 from gbfix_codemods._purity import Decline, Effects, inspect
 
 EXACT_INTEGERS = 256  # every integer up to this one is exact in bfloat16, the coarsest float dtype
@@ -48,8 +47,12 @@ def _total(node: ast.expr) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return _total(node.operand)
     if isinstance(node, ast.Compare):
-        return all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops) and all(map(_total, (node.left, *node.comparators)))
-    return isinstance(node, (ast.Name, ast.Constant)) or (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+        return all(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops) and all(
+            map(_total, (node.left, *node.comparators))
+        )
+    return isinstance(node, (ast.Name, ast.Constant)) or (
+        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    )
 
 
 def predicate(context: Context, operands: list[ast.expr], *, always: bool = True) -> Predicate:
@@ -67,7 +70,13 @@ def _joined(context: Context, name: str, parts: list[Predicate]) -> Predicate:
         if part.hoisted:
             raise Decline("a walrus assignment in the test is evaluated only on some paths")
         text = f"{context.torch(name)}({text}, {part.text})"
-    return Predicate(text, parts[0].hoisted, all(p.proven for p in parts), len(parts) == 1 and parts[0].simple, [r for p in parts for r in p.reasons])
+    return Predicate(
+        text,
+        parts[0].hoisted,
+        all(p.proven for p in parts),
+        len(parts) == 1 and parts[0].simple,
+        [r for p in parts for r in p.reasons],
+    )
 
 
 def _tensor(context: Context, node: ast.expr, *, free: bool) -> Predicate:
@@ -75,12 +84,22 @@ def _tensor(context: Context, node: ast.expr, *, free: bool) -> Predicate:
         name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
         if not all(context.tested(operand) for operand in node.values):
             raise Decline("the test joins a Python value and a tensor")
-        return _joined(context, name, [_tensor(context, operand, free=free and index == 0) for index, operand in enumerate(node.values)])
+        return _joined(
+            context,
+            name,
+            [_tensor(context, operand, free=free and index == 0) for index, operand in enumerate(node.values)],
+        )
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         inner = _tensor(context, node.operand, free=free)
-        return Predicate(f"{context.torch('logical_not')}({inner.text})", inner.hoisted, inner.proven, inner.simple, inner.reasons)
+        return Predicate(
+            f"{context.torch('logical_not')}({inner.text})", inner.hoisted, inner.proven, inner.simple, inner.reasons
+        )
     if isinstance(node, ast.NamedExpr):
-        return Predicate(_shaped(node.target.id, context.value(node.value)), [(node.target.id, context.text(node.value))], context.value(node.value).is_zero_dim)
+        return Predicate(
+            _shaped(node.target.id, context.value(node.value)),
+            [(node.target.id, context.text(node.value))],
+            context.value(node.value).is_zero_dim,
+        )
     if isinstance(node, ast.Compare):
         return _comparison(context, node, free=free)
     return _truth(context, node, free=free)
@@ -161,16 +180,32 @@ def _exact(node: ast.expr, tensor: Value) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         known_signed = (tensor.dtype or "").startswith(("float", "int", "bfloat", "default"))
         return known_signed and _exact(node.operand, tensor)
-    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and abs(node.value) <= EXACT_INTEGERS and (node.value * 2) % 1 == 0 and (node.value % 1 == 0 or abs(node.value) < 64)
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, (int, float))
+        and abs(node.value) <= EXACT_INTEGERS
+        and (node.value * 2) % 1 == 0
+        and (node.value % 1 == 0 or abs(node.value) < 64)
+    )
 
 
 def read_source(context: Context, node: ast.expr) -> ast.expr | None:
     """The tensor that `t.item()`, `float(t)` or `bool(t)` reads, None for anything else."""
     if not isinstance(node, ast.Call):
         return None
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args and context.value(node.func.value).kind is Kind.TENSOR:
+    if (
+        isinstance(node.func, ast.Attribute)
+        and node.func.attr == "item"
+        and not node.args
+        and context.value(node.func.value).kind is Kind.TENSOR
+    ):
         return node.func.value
-    if isinstance(node.func, ast.Name) and node.func.id in ("float", "bool") and len(node.args) == 1 and context.value(node.args[0]).kind is Kind.TENSOR:
+    if (
+        isinstance(node.func, ast.Name)
+        and node.func.id in ("float", "bool")
+        and len(node.args) == 1
+        and context.value(node.args[0]).kind is Kind.TENSOR
+    ):
         return node.args[0]
     return None
 
@@ -188,7 +223,12 @@ def _truth(context: Context, node: ast.expr, *, free: bool) -> Predicate:
     if not value.is_bool:
         text = f"{text} != 0"
         return Predicate(text if value.is_zero_dim else f"({text}).reshape(())", [], value.is_zero_dim, reasons=reasons)
-    return Predicate(text if value.is_zero_dim else f"{_parenthesised(text, node)}.reshape(())", [], value.is_zero_dim, reasons=reasons)
+    return Predicate(
+        text if value.is_zero_dim else f"{_parenthesised(text, node)}.reshape(())",
+        [],
+        value.is_zero_dim,
+        reasons=reasons,
+    )
 
 
 def _shaped(text: str, value: Value) -> str:

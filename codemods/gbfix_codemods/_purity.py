@@ -3,20 +3,82 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from gbfix.facts.lattice import Kind, Op
 from gbfix.rule import Context
 
 # Python calls that cannot fail or act on numbers, strings and shapes.
 PURE_CALLS = {"len", "abs", "min", "max", "isinstance", "hasattr", "float", "int", "bool", "str"}
-PURE_TORCH = {"torch.finfo", "torch.iinfo", "torch.get_default_dtype", "torch.Size", "torch.is_tensor", "torch.is_floating_point"}
+PURE_TORCH = {
+    "torch.finfo",
+    "torch.iinfo",
+    "torch.get_default_dtype",
+    "torch.Size",
+    "torch.is_tensor",
+    "torch.is_floating_point",
+}
 # Pointwise operators that accept every dtype, so that they cannot raise in one arm only. Source: torch/_refs/__init__.py, torch 2.13.
-TOTAL = {"sin", "cos", "tan", "tanh", "sigmoid", "exp", "where", "zeros_like", "ones_like", "full_like", "square", "mul", "add", "sum"}
-CASTS = {"to", "float", "double", "half", "bfloat16", "int", "long", "bool", "type_as", "clone", "detach", "contiguous", "cpu"}
-FILLS = {"acos": "0.5", "asin": "0.5", "arccos": "0.5", "arcsin": "0.5", "atanh": "0.5", "arctanh": "0.5", "logit": "0.5"}
+TOTAL = {
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    "sigmoid",
+    "exp",
+    "where",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "square",
+    "mul",
+    "add",
+    "sum",
+}
+CASTS = {
+    "to",
+    "float",
+    "double",
+    "half",
+    "bfloat16",
+    "int",
+    "long",
+    "bool",
+    "type_as",
+    "clone",
+    "detach",
+    "contiguous",
+    "cpu",
+}
+FILLS = {
+    "acos": "0.5",
+    "asin": "0.5",
+    "arccos": "0.5",
+    "arcsin": "0.5",
+    "atanh": "0.5",
+    "arctanh": "0.5",
+    "logit": "0.5",
+}
 # Operators whose gradient at a filled input is finite, so that filling the arm that is not taken keeps NaN away.
-GATED = {"sqrt", "rsqrt", "log", "log2", "log10", "log1p", "reciprocal", "div", "true_divide", "divide", "exp", "exp2", "expm1", "pow", *FILLS}
+GATED = {
+    "sqrt",
+    "rsqrt",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "reciprocal",
+    "div",
+    "true_divide",
+    "divide",
+    "exp",
+    "exp2",
+    "expm1",
+    "pow",
+    *FILLS,
+}
 EMPTY = {"max", "min", "amax", "amin", "argmax", "argmin"}
 LIKE = {"zeros_like", "ones_like", "full_like", "empty_like"}
 
@@ -47,7 +109,18 @@ def inspect(context: Context, node: ast.expr, effects: Effects) -> None:
 
 
 def _article(name: str) -> str:
-    words = {"Lambda": "a lambda", "ListComp": "a comprehension", "GeneratorExp": "a generator", "Await": "an await", "Yield": "a yield", "NamedExpr": "a walrus assignment", "Dict": "a dict", "List": "a list", "IfExp": "a conditional expression", "Starred": "a starred expression"}
+    words = {
+        "Lambda": "a lambda",
+        "ListComp": "a comprehension",
+        "GeneratorExp": "a generator",
+        "Await": "an await",
+        "Yield": "a yield",
+        "NamedExpr": "a walrus assignment",
+        "Dict": "a dict",
+        "List": "a list",
+        "IfExp": "a conditional expression",
+        "Starred": "a starred expression",
+    }
     return words.get(name, f"`{name}`")
 
 
@@ -55,7 +128,11 @@ def _attribute(context: Context, node: ast.Attribute, effects: Effects) -> None:
     if context.dotted(node) is not None:
         return
     base = context.value(node.value)
-    if base.kind is Kind.UNKNOWN and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")) and node.attr not in ("dtype", "device", "shape"):
+    if (
+        base.kind is Kind.UNKNOWN
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        and node.attr not in ("dtype", "device", "shape")
+    ):
         effects.unsafe.append(f"`{context.text(node)}` is read on both paths")
     inspect(context, node.value, effects)
 
@@ -83,12 +160,18 @@ def _binary(context: Context, node: ast.BinOp, effects: Effects) -> None:
     inspect(context, node.left, effects)
     inspect(context, node.right, effects)
     if Kind.TENSOR not in (left.kind, right.kind):
-        if isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)) and not (isinstance(right.constant, (int, float)) and right.constant > 0):
+        if isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)) and not (
+            isinstance(right.constant, (int, float)) and right.constant > 0
+        ):
             raise Decline(f"`{context.text(node)}` can raise where its arm is not taken")
         return
     if isinstance(node.op, ast.MatMult):
-        raise Decline(f"an arm runs a matrix product (`{context.text(node)}`), which torch.where would always run; torch.cond runs one arm")
-    if isinstance(node.op, (ast.FloorDiv, ast.Mod)) and not (isinstance(right.constant, (int, float)) and right.constant):
+        raise Decline(
+            f"an arm runs a matrix product (`{context.text(node)}`), which torch.where would always run; torch.cond runs one arm"
+        )
+    if isinstance(node.op, (ast.FloorDiv, ast.Mod)) and not (
+        isinstance(right.constant, (int, float)) and right.constant
+    ):
         raise Decline(f"`{context.text(node)}` raises for an integer zero where its arm is not taken")
     if isinstance(node.op, ast.Div) and not right.constant:
         if right.kind is Kind.TENSOR:
@@ -97,7 +180,10 @@ def _binary(context: Context, node: ast.BinOp, effects: Effects) -> None:
             effects.unsafe.append(f"`{context.text(node)}` divides on both paths")
     if isinstance(node.op, ast.Pow) and not (isinstance(right.constant, int) and right.constant >= 0):
         raise Decline(f"the derivative of `{context.text(node)}` can be infinite where its arm is not taken")
-    if isinstance(node.op, (ast.Sub, ast.Div, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.FloorDiv, ast.Mod)):
+    if isinstance(
+        node.op,
+        (ast.Sub, ast.Div, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.FloorDiv, ast.Mod),
+    ):
         effects.partial.add(type(node.op).__name__)
 
 
@@ -106,7 +192,9 @@ def _subscript(context: Context, node: ast.Subscript, effects: Effects) -> None:
     inspect(context, node.value, effects)
     if base.kind is Kind.TENSOR:
         for part in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
-            if isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and (part.value is None or part.value is Ellipsis)):
+            if isinstance(part, ast.Slice) or (
+                isinstance(part, ast.Constant) and (part.value is None or part.value is Ellipsis)
+            ):
                 continue
             raise Decline(f"the index in `{context.text(node)}` can be out of range where its arm is not taken")
     elif base.kind is Kind.SCALAR:
@@ -121,7 +209,9 @@ def _call(context: Context, node: ast.Call, effects: Effects) -> None:
         raise Decline(f"the call of `{text}` spreads its arguments")
     arguments = [*node.args, *(k.value for k in node.keywords)]
     dotted = context.dotted(node.func)
-    if dotted in PURE_TORCH or (isinstance(node.func, ast.Name) and node.func.id in PURE_CALLS and context.value(node).kind is Kind.SCALAR):
+    if dotted in PURE_TORCH or (
+        isinstance(node.func, ast.Name) and node.func.id in PURE_CALLS and context.value(node).kind is Kind.SCALAR
+    ):
         for argument in arguments:
             inspect(context, argument, effects)
         if context.value(node).read:
@@ -140,7 +230,9 @@ def _call(context: Context, node: ast.Call, effects: Effects) -> None:
 
 def _foreign(context: Context, node: ast.Call, text: str) -> None:
     if isinstance(node.func, ast.Attribute) and context.value(node.func).kind is Kind.MODULE:
-        raise Decline(f"an arm calls the module `{text}`: it would always run, and its unused parameters would get zero gradients instead of None")
+        raise Decline(
+            f"an arm calls the module `{text}`: it would always run, and its unused parameters would get zero gradients instead of None"
+        )
     raise Decline(f"an arm calls `{text}`, which is not known to be free of effects")
 
 
@@ -161,7 +253,7 @@ def _operator(context: Context, node: ast.Call, op: Op, effects: Effects) -> Non
     ):
         if trait in traits:
             raise Decline(f"`{context.text(node.func)}` {why}")
-    if op.returns != "tensor" or not traits & {"pure", "view", "pointwise", "reduction"} and name not in LIKE | CASTS:
+    if op.returns != "tensor" or (not traits & {"pure", "view", "pointwise", "reduction"} and name not in LIKE | CASTS):
         raise Decline(f"an arm calls `{context.text(node.func)}`, which is not known to be free of effects")
     if any(k.arg in ("out", "inplace") for k in node.keywords):
         raise Decline(f"`{context.text(node)}` writes into a tensor")
@@ -174,16 +266,21 @@ def _operator(context: Context, node: ast.Call, op: Op, effects: Effects) -> Non
 
 
 def _gate(context: Context, node: ast.Call, name: str, effects: Effects) -> None:
-    operands = [*([node.func.value] if isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None else []), *node.args]
+    operands = [
+        *([node.func.value] if isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None else []),
+        *node.args,
+    ]
     tensors = [o for o in operands if context.value(o).kind is Kind.TENSOR]
     if name not in GATED or not tensors:
-        raise Decline(f"the gradient of `{context.text(node.func)}` can be NaN where its arm is not taken, and torch.where passes NaN on")
+        raise Decline(
+            f"the gradient of `{context.text(node.func)}` can be NaN where its arm is not taken, and torch.where passes NaN on"
+        )
     if name in ("div", "true_divide", "divide"):
         tensors = [o for o in operands[1:2] if context.value(o).kind is Kind.TENSOR]
     effects.gates += [(operand, FILLS.get(name, "1")) for operand in tensors]
 
 
-HANDLERS = {
+HANDLERS: dict[type[ast.expr], Callable[[Context, Any, Effects], None]] = {
     ast.Attribute: _attribute, ast.UnaryOp: _unary, ast.Compare: _compare, ast.BinOp: _binary, ast.Subscript: _subscript, ast.Call: _call,
     ast.Tuple: _tuple,
 }  # fmt: skip

@@ -10,7 +10,6 @@ from gbfix.facts import terms
 from gbfix.facts.lattice import Kind, Value
 from gbfix.facts.liveness import reads
 from gbfix.rule import Context
-
 from gbfix_codemods._branch import Assign, Choice, Path
 from gbfix_codemods._merge import Claim, check_aliases, merge, used_in_arithmetic
 from gbfix_codemods._predicate import Predicate, predicate
@@ -63,7 +62,9 @@ class Select:
 
     # -- values
 
-    def _choice(self, choice: Choice, names: dict[str, str], taken: list[tuple[str, bool]], *, keep: bool) -> dict[Key, Tree]:
+    def _choice(
+        self, choice: Choice, names: dict[str, str], taken: list[tuple[str, bool]], *, keep: bool
+    ) -> dict[Key, Tree]:
         operands = self.operands if choice is self.choice and self.operands is not None else [choice.test]
         test = self._renamed_predicate(operands, names, always=not taken)
         for reason in test.reasons:
@@ -85,7 +86,9 @@ class Select:
         other = self._path(choice.other, names, [*taken, (test.text, False)], keep=keep)
         result: dict[Key, Tree] = {}
         for key in dict.fromkeys((*then, *other)):
-            result[key] = Tree(test.text, then.get(key) or self._unchanged(key, names), other.get(key) or self._unchanged(key, names))
+            result[key] = Tree(
+                test.text, then.get(key) or self._unchanged(key, names), other.get(key) or self._unchanged(key, names)
+            )
         return result
 
     def _renamed_predicate(self, operands: list[ast.expr], names: Mapping[str, str], *, always: bool) -> Predicate:
@@ -93,7 +96,9 @@ class Select:
             raise Decline("an inner test reads a name that its arm assigns; it is rewritten once the inner `if` is")
         return predicate(self.context, operands, always=always)
 
-    def _path(self, path: Path, names: Mapping[str, str], taken: list[tuple[str, bool]], *, keep: bool) -> dict[Key, Tree]:
+    def _path(
+        self, path: Path, names: Mapping[str, str], taken: list[tuple[str, bool]], *, keep: bool
+    ) -> dict[Key, Tree]:
         names = dict(names)
         found: dict[Key, Tree] = {}
         for index, assign in enumerate(path.assigns):
@@ -103,7 +108,9 @@ class Select:
             if assign.augmented:
                 text, value = self._augmented(assign, text, names)
             later = path.assigns[index + 1 :]
-            again = any(a.name == assign.name for a in later) or (path.choice is not None and assign.name in path.choice.then.names() | path.choice.other.names())
+            again = any(a.name == assign.name for a in later) or (
+                path.choice is not None and assign.name in path.choice.then.names() | path.choice.other.names()
+            )
             used = self._used_later(path, index, assign.name)
             if assign.name in self.names and not again and not used:
                 found[assign.name] = Tree.leaf(text, value, effects)
@@ -171,7 +178,11 @@ class Select:
             later.append(path.returned)
         if path.choice is not None:
             later += [choice.test for choice in path.choice.below()]
-            later += [n for p in _paths(path.choice) for n in (*(a.statement for a in p.assigns), *([p.returned] if p.returned else []))]
+            later += [
+                n
+                for p in _paths(path.choice)
+                for n in (*(a.statement for a in p.assigns), *([p.returned] if p.returned else []))
+            ]
         return any(name in reads(node) for node in later)
 
     def _target(self, name: str) -> str:
@@ -187,7 +198,7 @@ class Select:
         for name in self.names:
             tree = merged[name]
             self._check(f"`{name}`", tree, name)
-            for index, part in enumerate((tree.then, tree.other)):
+            for index, part in enumerate(tree.sides()):
                 text = part.text(self.context)
                 if reads(ast.parse(f"({text})")) & done and text != name:
                     fresh = self.context.fresh_name(self.function, f"{name}_new")
@@ -209,7 +220,15 @@ class Select:
             parts.append(tree.text(self.context))
         if len(parts) == 1 and not self._width:
             (tree,) = merged.values()
-            self._line(call(self.context.torch("where"), tree.arguments(self.context), "return ", self.indent, self.context.unit()))
+            self._line(
+                call(
+                    self.context.torch("where"),
+                    tree.arguments(self.context),
+                    "return ",
+                    self.indent,
+                    self.context.unit(),
+                )
+            )
         else:
             self._line("return " + ", ".join(parts) + ("," if len(parts) == 1 else ""))
 
@@ -218,7 +237,9 @@ class Select:
         arithmetic = name is not None and used_in_arithmetic(self.context, self.function, name, self.choice.node)
         if not all(leaf.value.fresh for leaf in leaves if leaf.value.kind is Kind.TENSOR):
             last = self.choice.node if self.after is None else self.after
-            check_aliases(self.context, self.function, last, {name} if name else set(), " ".join(leaf.text for leaf in leaves))
+            check_aliases(
+                self.context, self.function, last, {name} if name else set(), " ".join(leaf.text for leaf in leaves)
+            )
         merge(what, [leaf.value for leaf in leaves], [leaf.effects for leaf in leaves], self.claim, arithmetic)
 
     def _tuple_width(self) -> int:
@@ -248,8 +269,8 @@ class Tree:
     """The values of one name: a leaf, or a test and two trees."""
 
     test: str
-    then: Tree | None = None  # type: ignore[assignment]
-    other: Tree | None = None  # type: ignore[assignment]
+    then: Tree | None = None
+    other: Tree | None = None
     value: Leaf | None = None
 
     @staticmethod
@@ -271,15 +292,17 @@ class Tree:
         """The ends of all paths."""
         if self.value is not None:
             return [self.value]
+        return [leaf for side in self.sides() for leaf in side.leaves()]
+
+    def sides(self) -> tuple[Tree, Tree]:
+        """The trees for a test that holds and one that does not."""
         assert self.then is not None
         assert self.other is not None
-        return self.then.leaves() + self.other.leaves()
+        return self.then, self.other
 
     def arguments(self, context: Context) -> tuple[str, ...]:
         """The three arguments of torch.where."""
-        assert self.then is not None
-        assert self.other is not None
-        return (self.test, self.then.text(context), self.other.text(context))
+        return (self.test, *(side.text(context) for side in self.sides()))
 
     def text(self, context: Context) -> str:
         """The expression that selects the value."""
@@ -322,4 +345,3 @@ def _read_before_assigned(choice: Choice) -> set[str]:
 def _without_gradients(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a decorator turns gradients off for the whole function."""
     return any("no_grad" in ast.unparse(d) or "inference_mode" in ast.unparse(d) for d in function.decorator_list)
-

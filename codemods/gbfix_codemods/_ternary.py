@@ -6,7 +6,6 @@ import ast
 
 from gbfix.facts.lattice import Kind
 from gbfix.rule import Applicability, Context, Edit, Fix
-
 from gbfix_codemods._branch import Choice, Path
 from gbfix_codemods._merge import arithmetic_use, check_aliases, merge, used_in_arithmetic
 from gbfix_codemods._predicate import predicate
@@ -22,21 +21,41 @@ def ternary(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, 
     if isinstance(node.test, ast.BoolOp) and not all(context.tested(o) for o in node.test.values):
         raise Decline("the test joins a Python value and a tensor")
     statement = context.statement(node)
-    names = {statement.targets[0].id} if isinstance(statement, ast.Assign) and statement.value is node and isinstance(statement.targets[0], ast.Name) else set()
+    names = (
+        {statement.targets[0].id}
+        if isinstance(statement, ast.Assign) and statement.value is node and isinstance(statement.targets[0], ast.Name)
+        else set()
+    )
     if all(context.value(part).kind is Kind.SCALAR for part in (node.body, node.orelse)):
         return _push(context, function, node)
     stand_in = ast.copy_location(ast.If(node.test, [], []), node)
-    writer = Select(context, function, Choice(stand_in, node.test, Path(returned=node.body), Path(returned=node.orelse)), [], True, {}, "")
+    writer = Select(
+        context,
+        function,
+        Choice(stand_in, node.test, Path(returned=node.body), Path(returned=node.orelse)),
+        [],
+        True,
+        {},
+        "",
+    )
     writer._width = 0
     tree = writer._choice(writer.choice, {}, [], keep=False)[0]
-    arithmetic = arithmetic_use(context, node) is not None or any(used_in_arithmetic(context, function, name, statement) for name in names)
+    arithmetic = arithmetic_use(context, node) is not None or any(
+        used_in_arithmetic(context, function, name, statement) for name in names
+    )
     leaves = tree.leaves()
     if not all(leaf.value.fresh for leaf in leaves if leaf.value.kind is Kind.TENSOR):
         check_aliases(context, function, statement, names, " ".join(leaf.text for leaf in leaves))
     merge("the value", [leaf.value for leaf in leaves], [leaf.effects for leaf in leaves], writer.claim, arithmetic)
     edits = _edits(context, node, writer.lines, tree)
     reasons = writer.claim.reasons
-    return Fix("compute both values and select with torch.where", edits, Applicability.UNSAFE if reasons else Applicability.SAFE, "where", "; ".join(reasons))
+    return Fix(
+        "compute both values and select with torch.where",
+        edits,
+        Applicability.UNSAFE if reasons else Applicability.SAFE,
+        "where",
+        "; ".join(reasons),
+    )
 
 
 def _edits(context: Context, node: ast.IfExp, lines: list[str], tree: Tree) -> tuple[Edit, ...]:
@@ -46,14 +65,22 @@ def _edits(context: Context, node: ast.IfExp, lines: list[str], tree: Tree) -> t
         raise Decline("the test cannot be computed before the statement")
     statement = context.statement(node)
     indent = context.indent(statement)
-    hoisted = Edit(statement.lineno, statement.col_offset, statement.lineno, statement.col_offset, "".join(f"{line}\n{indent}" for line in lines))
+    hoisted = Edit(
+        statement.lineno,
+        statement.col_offset,
+        statement.lineno,
+        statement.col_offset,
+        "".join(f"{line}\n{indent}" for line in lines),
+    )
     return (hoisted, bare(context, context.replace(node, tree.text(context))))
 
 
 def _can_hoist(context: Context, node: ast.IfExp) -> bool:
     """Whether the test is evaluated exactly once, in a statement of its own line, before anything that could change it."""
     statement = context.statement(node)
-    if context.before(statement).strip() or not isinstance(statement, (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign, ast.AugAssign)):
+    if context.before(statement).strip() or not isinstance(
+        statement, (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign, ast.AugAssign)
+    ):
         return False
     outer = context.parent(node)
     while outer is not None and outer is not statement:
@@ -75,7 +102,9 @@ def bare(context: Context, edit: Edit) -> Edit:
 def _push(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.IfExp) -> Fix:
     """`x * (a if t else b)` with numbers a and b becomes `torch.where(t, x * a, x * b)`."""
     product = arithmetic_use(context, node)
-    constants = [part for part in (node.body, node.orelse) if isinstance(part, ast.Constant) and type(part.value) in (int, float)]
+    constants = [
+        part for part in (node.body, node.orelse) if isinstance(part, ast.Constant) and type(part.value) in (int, float)
+    ]
     if product is None or len(constants) != 2 or len({type(c.value) for c in constants}) != 1:
         raise Decline("both values are Python values and the result would become a tensor")
     other = product.right if product.left is node else product.left
@@ -89,4 +118,9 @@ def _push(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, no
     base = render(context, other, {})
     pairs = [f"{base} {operator} {side}" if product.left is other else f"{side} {operator} {base}" for side in sides]
     text = f"{context.torch('where')}({test.text}, {pairs[0]}, {pairs[1]})"
-    return Fix("select the products with torch.where", (bare(context, context.replace(product, text)),), Applicability.SAFE, "where")
+    return Fix(
+        "select the products with torch.where",
+        (bare(context, context.replace(product, text)),),
+        Applicability.SAFE,
+        "where",
+    )

@@ -5,29 +5,53 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from gbfix.rule import Context
+import libcst as cst
 
-from gbfix_codemods._purity import Decline
+from gbfix.rule import Context
 
 WIDTH = 100
 
 
 def render(context: Context, node: ast.expr, names: Mapping[str, str], spans: Mapping[int, str] | None = None) -> str:
     """An expression's text with some names replaced, and the sub-expressions in `spans` (by identity) replaced whole."""
-    spans = spans or {}
+    text = _filled(context, node, spans or {})
+    if names and any(isinstance(child, ast.Name) and child.id in names for child in ast.walk(node)):
+        tree = cst.parse_expression(text).visit(Rename(names))
+        assert isinstance(tree, cst.BaseExpression)
+        text = cst.Module([]).code_for_node(tree)
+    return text
+
+
+class Rename(cst.CSTTransformer):
+    """Replaces reads of names by other names or literals; attribute names and keywords stay."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
+        """A name by itself."""
+        new = self.names.get(original_node.value)
+        return updated_node if new is None else cst.parse_expression(new)
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:
+        """Only the base of `base.name` is a read."""
+        return updated_node.with_changes(attr=original_node.attr)
+
+    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
+        """The keyword of `keyword=value` is no read."""
+        return updated_node.with_changes(keyword=original_node.keyword)
+
+
+def _filled(context: Context, node: ast.expr, spans: Mapping[int, str]) -> str:
     if id(node) in spans:
         return spans[id(node)]
-    if isinstance(node, ast.Name):
-        return names.get(node.id, node.id)
-    if isinstance(node, (ast.JoinedStr, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-        if any(isinstance(child, ast.Name) and child.id in names for child in ast.walk(node)):
-            raise Decline("an arm uses a name inside a nested scope or string")
-        return context.text(node)
     base = context.text(node)
+    if not spans:
+        return base
     pieces: list[tuple[int, int, str]] = []
     for child in _children(node):
-        new = render(context, child, names, spans)
-        old = context.text(child)
+        new, old = _filled(context, child, spans), context.text(child)
         if new != old:
             start = _offset(context, node, child)
             pieces.append((start, start + len(old), new))

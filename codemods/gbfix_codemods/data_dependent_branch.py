@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 from gbfix.facts.lattice import Kind, Site, Value
 from gbfix.rule import Applicability, Edit, Finding, Fix, Rule
-
 from gbfix_codemods._branch import Choice, Path, parse
 from gbfix_codemods._merge import arithmetic_use
 from gbfix_codemods._predicate import predicate, split_static
 from gbfix_codemods._purity import Decline
 from gbfix_codemods._select import Select
-from gbfix_codemods._text import render
 from gbfix_codemods._ternary import bare, ternary
+from gbfix_codemods._text import render
 
 SHORT = 60  # characters of a final return that may be written twice
 MESSAGE = "compute both paths and select with torch.where"
@@ -65,7 +64,12 @@ class DataDependentBranch(Rule):
         early = returns and not _returns(node.orelse)
         last = tail[-1] if early and not _ends(choice.other, node) else node
         if early and static:
-            if len(tail) != 1 or not isinstance(tail[0], ast.Return) or node.orelse or len(context.text(tail[0])) > SHORT:
+            if (
+                len(tail) != 1
+                or not isinstance(tail[0], ast.Return)
+                or node.orelse
+                or len(context.text(tail[0])) > SHORT
+            ):
                 raise Decline("it returns early under a test that also reads Python values")
             last = node
         try:
@@ -81,11 +85,23 @@ class DataDependentBranch(Rule):
             select.claim.add("code after the branch now always runs")
         text = self._text(node, static, lines, context.indent(node), early, last)
         reasons = select.claim.reasons
-        return Fix(MESSAGE, (context.replace(node, text, last),), Applicability.UNSAFE if reasons else Applicability.SAFE, "where", "; ".join(reasons))
+        return Fix(
+            MESSAGE,
+            (context.replace(node, text, last),),
+            Applicability.UNSAFE if reasons else Applicability.SAFE,
+            "where",
+            "; ".join(reasons),
+        )
 
-    def _text(self, node: ast.If, static: list[ast.expr], lines: list[str], indent: str, early: bool, last: ast.stmt) -> str:
+    def _text(
+        self, node: ast.If, static: list[ast.expr], lines: list[str], indent: str, early: bool, last: ast.stmt
+    ) -> str:
         context = self.context
-        kept = [c for c in _comments(context.text(node), context.comments(node.lineno, node.end_lineno or node.lineno)) if c not in lines]
+        kept = [
+            c
+            for c in _comments(context.text(node), context.comments(node.lineno, node.end_lineno or node.lineno))
+            if c not in lines
+        ]
         if early and last is not node:
             kept += [c for c in context.comments((node.end_lineno or 0) + 1, last.end_lineno or 0) if c not in lines]
         lines = kept + lines
@@ -93,7 +109,9 @@ class DataDependentBranch(Rule):
             return f"\n{indent}".join(lines)
         inner = indent + context.unit()
         tests = [context.text(t) for t in static]
-        tests = [f"({t})" if isinstance(n, ast.BoolOp) and len(static) > 1 else t for t, n in zip(tests, static, strict=True)]
+        tests = [
+            f"({t})" if isinstance(n, ast.BoolOp) and len(static) > 1 else t for t, n in zip(tests, static, strict=True)
+        ]
         head = f"if {' and '.join(tests)}:\n{inner}" + f"\n{inner}".join(lines)
         if not node.orelse:
             return head
@@ -117,17 +135,35 @@ class DataDependentBranch(Rule):
 
     def _push(self, site: Site, node: ast.If, choice: Choice, names: list[str], before: dict[str, Value]) -> Fix | None:
         """Select the products instead of the numbers: `x * s` becomes `torch.where(pred, x * a, x * b)`."""
-        if len(names) != 1 or choice.then.choice or choice.other.choice or choice.then.returned or choice.other.returned:
+        if (
+            len(names) != 1
+            or choice.then.choice
+            or choice.other.choice
+            or choice.then.returned
+            or choice.other.returned
+        ):
             return None
         name = names[0]
         sides = [_number(path, name, before) for path in (choice.then, choice.other)]
-        uses = [n for n in ast.walk(site.function) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
-        if any(side is None for side in sides) or len(uses) != 1 or len({type(ast.literal_eval(str(s))) for s in sides}) != 1:
+        uses = [
+            n
+            for n in ast.walk(site.function)
+            if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+        ]
+        if (
+            any(side is None for side in sides)
+            or len(uses) != 1
+            or len({type(ast.literal_eval(str(s))) for s in sides}) != 1
+        ):
             return None
         product = arithmetic_use(self.context, uses[0])
         block = self.context.block(node)
         statement = self.context.statement(uses[0])
-        if product is None or statement not in block[block.index(node) + 1 :] or isinstance(statement, (ast.For, ast.While, ast.If, ast.With, ast.Try)):
+        if (
+            product is None
+            or statement not in block[block.index(node) + 1 :]
+            or isinstance(statement, (ast.For, ast.While, ast.If, ast.With, ast.Try))
+        ):
             return None
         other = product.right if product.left is uses[0] else product.left
         if not isinstance(other, (ast.Name, ast.Attribute)):
@@ -137,7 +173,10 @@ class DataDependentBranch(Rule):
         pred = test.text if inline else self.context.fresh_name(site.function, "pred")
         where = ", ".join((pred, *(render(self.context, product, {name: str(side)}) for side in sides)))
         hoisted = [f"{n} = {t}" for n, t in test.hoisted]
-        lines = [*_comments(self.context.text(node), self.context.comments(node.lineno, node.end_lineno or 0)), *hoisted]
+        lines = [
+            *_comments(self.context.text(node), self.context.comments(node.lineno, node.end_lineno or 0)),
+            *hoisted,
+        ]
         lines += [] if inline else [f"{pred} = {test.text}"]
         indent = self.context.indent(node)
         if lines:
@@ -187,11 +226,15 @@ def _returns(body: list[ast.stmt]) -> bool:
 
 
 def _ends(path: Path, node: ast.If) -> bool:
-    return all(leaf.last is not None and (leaf.last.end_lineno or 0) <= (node.end_lineno or 0) for leaf in path.leaves())
+    return all(
+        leaf.last is not None and (leaf.last.end_lineno or 0) <= (node.end_lineno or 0) for leaf in path.leaves()
+    )
 
 
 def _walrus_in_or(test: ast.expr) -> bool:
-    return isinstance(test, ast.BoolOp) and any(isinstance(n, ast.NamedExpr) for operand in test.values[1:] for n in ast.walk(operand))
+    return isinstance(test, ast.BoolOp) and any(
+        isinstance(n, ast.NamedExpr) for operand in test.values[1:] for n in ast.walk(operand)
+    )
 
 
 def _comments(text: str, own_line: list[str]) -> list[str]:

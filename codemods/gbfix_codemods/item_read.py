@@ -18,7 +18,7 @@ SYMBOLS: dict[type, str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
-# On CUDA `x / number` multiplies by the reciprocal, as `number / x` does everywhere; `**` has faster ways for some numbers.
+# On CUDA `x / number` multiplies by the reciprocal, as `number / x` does everywhere; `**` has short cuts.
 # Source: aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu and BinaryDivFloorKernel.cu in torch.
 ROUNDED = (ast.Div, ast.FloorDiv, ast.Pow)
 CATEGORIES = {"bool": 0, "int": 1, "uint": 1, "float": 2, "bfloat": 2, "default_float": 2, "complex": 3}

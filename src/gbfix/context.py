@@ -77,7 +77,7 @@ class ModuleContext:
         lines[0] = lines[0][node.col_offset :]
         return "".join(lines)
 
-    def cst(self, node: ast.AST) -> cst.CSTNode:
+    def concrete(self, node: ast.AST) -> cst.CSTNode:
         if isinstance(node, ast.expr):
             return cst.parse_expression(self.text(node))
         assert isinstance(node, ast.stmt)
@@ -134,8 +134,17 @@ class ModuleContext:
 
     def fresh_name(self, function: ast.AST, hint: str) -> str:
         given = self._given.setdefault(id(function), set())
-        used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
-        used |= given | self.facts.names.top | set(self.facts.functions) | set(self.facts.classes) | set(dir(builtins)) | targets(self.facts.tree)
+        used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)} | {
+            n.arg for n in ast.walk(function) if isinstance(n, ast.arg)
+        }
+        used |= (
+            given
+            | self.facts.names.top
+            | set(self.facts.functions)
+            | set(self.facts.classes)
+            | set(dir(builtins))
+            | targets(self.facts.tree)
+        )
         name, number = hint, 2
         while name in used:
             name, number = f"{hint}_{number}", number + 1

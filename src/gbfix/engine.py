@@ -63,7 +63,9 @@ def run(
     if new is None:
         return Outcome(path, source, source, (), work.first, troubles, work.first)
     back = _line_map(text, new)
-    left = tuple(sorted((replace(f, line=back(f.line), end_line=back(f.end_line)) for f in work.left), key=lambda f: f.key))
+    left = tuple(
+        sorted((replace(f, line=back(f.line), end_line=back(f.end_line)) for f in work.left), key=lambda f: f.key)
+    )
     fixed = tuple(sorted(work.fixed, key=lambda f: f.key))
     return Outcome(path, source, source if new == text else new.encode(encoding), fixed, left, troubles, work.left)
 
@@ -72,7 +74,9 @@ def applies(finding: Finding, *, unsafe: bool) -> bool:
     """Whether a finding's fix is applied under these flags."""
     if finding.fix is None:
         return False
-    return finding.fix.applicability is Applicability.SAFE or (unsafe and finding.fix.applicability is Applicability.UNSAFE)
+    return finding.fix.applicability is Applicability.SAFE or (
+        unsafe and finding.fix.applicability is Applicability.UNSAFE
+    )
 
 
 def decode(source: bytes) -> tuple[str, str]:
@@ -125,14 +129,23 @@ class _Work:
                 return text
             if number == MAX_PASSES:
                 codes = ", ".join(sorted({f.code for f in chosen}))
-                self.troubles.append(Trouble(self.path, "unstable", f"fixes still change the file after {MAX_PASSES} passes ({codes}); file left unchanged"))
+                self.troubles.append(
+                    Trouble(
+                        self.path,
+                        "unstable",
+                        f"fixes still change the file after {MAX_PASSES} passes ({codes}); file left unchanged",
+                    )
+                )
                 return None
-            before, text = text, self._with_imports(context, apply(text, (e for f in chosen for e in f.fix.edits if f.fix)), chosen)  # type: ignore[union-attr]
+            edits = [edit for finding in chosen if finding.fix is not None for edit in finding.fix.edits]
+            before, text = text, self._with_imports(context, apply(text, edits), chosen)
             try:
                 facts = ModuleFacts(text, self.path)
             except (SyntaxError, ValueError) as error:
                 codes = ", ".join(sorted({f.code for f in chosen}))
-                self.troubles.append(Trouble(self.path, "internal", f"a fix of {codes} does not parse ({error}); file left unchanged"))
+                self.troubles.append(
+                    Trouble(self.path, "internal", f"a fix of {codes} does not parse ({error}); file left unchanged")
+                )
                 return None
             back = _line_map(original, before)
             for finding in chosen:
@@ -170,7 +183,9 @@ class _Work:
                     self.rules.remove(rule)
                     found = [f for f in found if f.code != rule.code]
                     where = getattr(site.node, "lineno", 0)
-                    message = f"{rule.code} crashed ({type(error).__name__}: {error}); the rule was dropped for this file"
+                    message = (
+                        f"{rule.code} crashed ({type(error).__name__}: {error}); the rule was dropped for this file"
+                    )
                     self.troubles.append(Trouble(self.path, "crash", message, where, 0, traceback.format_exc()))
         return context, self._identified([f for f in found if not _suppressed(facts, f)], facts)
 
@@ -191,7 +206,11 @@ class _Work:
 
     def _with_imports(self, context: ModuleContext | None, text: str, chosen: Sequence[Finding]) -> str:
         wanted = {line for f in chosen if f.fix for line in f.fix.imports}
-        if context is not None and context.needs_torch and any("torch." in e.text for f in chosen if f.fix for e in f.fix.edits):
+        if (
+            context is not None
+            and context.needs_torch
+            and any("torch." in e.text for f in chosen if f.fix for e in f.fix.edits)
+        ):
             wanted.add("import torch")
         for line in sorted(wanted):
             text = add_import(text, line)
@@ -232,7 +251,9 @@ def _line_map(old: str, new: str) -> Callable[[int], int]:
     if old == new:
         return lambda line: line
     starts: dict[int, int] = {}
-    for tag, i1, _, j1, j2 in difflib.SequenceMatcher(None, split_lines(old), split_lines(new), autojunk=False).get_opcodes():
+    for tag, i1, _, j1, j2 in difflib.SequenceMatcher(
+        None, split_lines(old), split_lines(new), autojunk=False
+    ).get_opcodes():
         for j in range(j1, j2):
             starts[j + 1] = i1 + 1 + (j - j1 if tag == "equal" else 0)
     return lambda line: starts.get(line, line)

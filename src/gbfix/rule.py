@@ -107,7 +107,7 @@ class Context(Protocol):
     def text(self, node: ast.AST) -> str:
         """The source text of a node."""
 
-    def cst(self, node: ast.AST) -> cst.CSTNode:
+    def concrete(self, node: ast.AST) -> cst.CSTNode:
         """The concrete tree of a statement's or expression's own text."""
 
     def code(self, node: cst.CSTNode) -> str:
@@ -180,11 +180,19 @@ class Rule:
         """A finding at a site. Every finding has a fix or the reason why there is none."""
         assert fix is not None or declined, f"{self.code} must say why it declines"
         node = site.place
-        finding = Finding(
-            code=self.code, name=self.name(), gb_ids=self.gb_ids, message=message, line=node.lineno, column=node.col_offset,
-            end_line=node.end_lineno or node.lineno, end_column=node.end_col_offset or node.col_offset, symbol=site.function.name,
-            certain=site.certain, fix=fix, declined=declined,
-        )  # fmt: skip
         if fix is not None and not site.certain and fix.applicability is Applicability.SAFE:
-            finding = replace(finding, fix=replace(fix, applicability=Applicability.UNSAFE, reason=f"likely, not certain: {site.why}"))
-        return finding
+            fix = replace(fix, applicability=Applicability.UNSAFE, reason=f"likely, not certain: {site.why}")
+        return Finding(
+            code=self.code,
+            name=self.name(),
+            gb_ids=self.gb_ids,
+            message=message,
+            line=node.lineno,
+            column=node.col_offset,
+            end_line=node.end_lineno or node.lineno,
+            end_column=node.end_col_offset or node.col_offset,
+            symbol=site.function.name,
+            certain=site.certain,
+            fix=fix,
+            declined=declined,
+        )

@@ -38,7 +38,7 @@ MODULE_TAIL = FUNCTION_TAIL.replace("return step", "torch.manual_seed(3)\n    re
 
 @dataclass(frozen=True)
 class Pair:
-    """Two versions of `step` (a function) or `Model` (a module); `blames` is in the reason, empty for a right rewrite."""
+    """Two versions of `step` (a function) or `Model` (a module); `blames` is in the reason, empty for a right one."""
 
     name: str
     before: str

@@ -7,21 +7,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.facts import ops, terms
-from gbfix.facts.infer import (
-    BOOL, COMPILING, FALSE, INT, NOT_COMPILING, READING_BUILTINS, SCALAR, SCALAR_BUILTINS, TRUE, new_tensor, opaque, with_scalar,
-)  # fmt: skip
 from gbfix.facts.lattice import UNKNOWN, Kind, Op, Value
+from gbfix.facts.values import BOOL, FALSE, INT, SCALAR, TRUE, Env, new_tensor, opaque, with_scalar
 
 if TYPE_CHECKING:
-    from gbfix.facts.infer import Env, Evaluator
+    from gbfix.facts.infer import Evaluator
 
+# Flags that are constant while Dynamo traces. Source: torch/compiler/__init__.py, torch/_dynamo/variables/torch.py, torch 2.13.
+COMPILING = {
+    "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._dynamo.is_compiling",
+    "torch._dynamo.external_utils.is_compiling", "torch._utils.is_compiling",
+}  # fmt: skip
+NOT_COMPILING = {"torch.jit.is_scripting", "torch.jit.is_tracing", "torch.onnx.is_in_onnx_export"}
+READING_BUILTINS = {"float": "float", "int": "int", "bool": "bool", "complex": "complex"}
+SCALAR_BUILTINS = {
+    "len", "isinstance", "issubclass", "hasattr", "callable", "id", "hash", "ord", "round", "str", "repr", "format", "divmod", "pow",
+}  # fmt: skip
 LOGGER_FACTORIES = ("getLogger", "get_logger", "getlogger")
 CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "int": "int32", "long": "int64", "short": "int16",
     "bool": "bool", "char": "int8", "byte": "uint8",
 }  # fmt: skip
 CONTAINERS = {"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"}
-LIKE = {"zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor"}
+LIKE = {
+    "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor",
+}  # fmt: skip
 FLOAT_CONSTRUCTORS = {"zeros", "ones", "empty", "rand", "randn", "linspace"}
 
 
@@ -66,7 +76,11 @@ def _dotted(self: Evaluator, node: ast.Call, dotted: str, args: list[Value], key
     if dotted in ("torch.compile", "torch.compiler.disable", "torch._dynamo.disable") and args:
         return args[0]
     if dotted.startswith(("math.", "time.", "random.", "os.", "sys.")):
-        return Value(Kind.SCALAR, cls="float" if dotted.startswith("math.") else None, read=any(a.read or a.kind is Kind.TENSOR for a in args))
+        return Value(
+            Kind.SCALAR,
+            cls="float" if dotted.startswith("math.") else None,
+            read=any(a.read or a.kind is Kind.TENSOR for a in args),
+        )
     if dotted.startswith(("numpy.", "torch.distributed.")):
         return Value(Kind.NDARRAY) if dotted.startswith("numpy.") else UNKNOWN
     if self.module.names.aliases.get(dotted.partition(".")[0]) is None and dotted in self.module.classes:
@@ -87,14 +101,16 @@ def explicit_dtype(self: Evaluator, node: ast.Call) -> str | None:
     return None
 
 
-def _named(self: Evaluator, node: ast.Call, name: str, args: list[Value], keywords: dict[str, Value], env: Env) -> Value:
+def _named(
+    self: Evaluator, node: ast.Call, name: str, args: list[Value], keywords: dict[str, Value], env: Env
+) -> Value:
     if name in self.locals:
-        return self.call_local(self.locals[name], node, args, keywords, bound=False, env=env)
+        return self.call_local(self.locals[name], node, args, keywords, bound=False)
     if name in env:
         value = env[name]
         return _call_module(self, node, value, args) if value.kind is Kind.MODULE else UNKNOWN
     if name in self.module.functions:
-        return self.call_local(self.module.functions[name], node, args, keywords, bound=False, env=env)
+        return self.call_local(self.module.functions[name], node, args, keywords, bound=False)
     if name in self.module.classes:
         info = self.module.classes[name]
         return Value(Kind.MODULE if info.is_module else Kind.OBJECT, cls=name)
@@ -106,7 +122,11 @@ def _named(self: Evaluator, node: ast.Call, name: str, args: list[Value], keywor
     if name in READING_BUILTINS:
         return Value(Kind.SCALAR, cls=READING_BUILTINS[name], read=read)
     if name == "hasattr" and len(node.args) == 2 and self.module.names.dotted(node.args[0]) == "torch":
-        return TRUE if isinstance(node.args[1], ast.Constant) and node.args[1].value in ("compiler", "_dynamo", "compile") else BOOL
+        return (
+            TRUE
+            if isinstance(node.args[1], ast.Constant) and node.args[1].value in ("compiler", "_dynamo", "compile")
+            else BOOL
+        )
     if name == "hasattr" or name == "isinstance":
         return BOOL
     if name in ("any", "all"):
@@ -134,15 +154,28 @@ def _fold(self: Evaluator, node: ast.Call, name: str, args: list[Value]) -> Valu
         return replace(args[0], dtype=terms.to_real(args[0].dtype), fresh=True)
     parts = args if len(args) > 1 else [self.element(args[0], node)]
     if any(a.kind is Kind.TENSOR for a in parts):
-        return new_tensor(node, f"`{name}` of tensors", certain=all(a.kind is Kind.TENSOR or a.kind is Kind.SCALAR for a in parts))
+        return new_tensor(
+            node, f"`{name}` of tensors", certain=all(a.kind is Kind.TENSOR or a.kind is Kind.SCALAR for a in parts)
+        )
     return replace(SCALAR, read=any(a.read for a in parts)) if all(a.kind is Kind.SCALAR for a in parts) else UNKNOWN
 
 
 def _method(
-    self: Evaluator, node: ast.Call, func: ast.Attribute, receiver: Value, args: list[Value], keywords: dict[str, Value], env: Env
+    self: Evaluator,
+    node: ast.Call,
+    func: ast.Attribute,
+    receiver: Value,
+    args: list[Value],
+    keywords: dict[str, Value],
+    env: Env,
 ) -> Value:
     name = func.attr
-    if receiver.kind is Kind.UNKNOWN and receiver.read and ops.method(name) is not None and name not in ("real", "imag", "conj"):
+    if (
+        receiver.kind is Kind.UNKNOWN
+        and receiver.read
+        and ops.method(name) is not None
+        and name not in ("real", "imag", "conj")
+    ):
         # a tensor or a number: numbers have no such method
         receiver = new_tensor(func.value, f"`.{name}()` of a tensor or number")
         self.values[id(func.value)] = receiver
@@ -156,7 +189,7 @@ def _method(
     if method is not None:
         for key in [key for key in env if key.startswith(f"{self.self_name}.")]:
             del env[key]
-        return self.call_local(method, node, args, keywords, bound=owner, env=env)
+        return self.call_local(method, node, args, keywords, bound=owner)
     if isinstance(func.value, ast.Name) and func.value.id == self.self_name and self.owner is not None:
         found = self.module.attribute(self.owner, name)
         if found is not None and found.kind is Kind.MODULE:
@@ -164,15 +197,25 @@ def _method(
             return _call_module(self, node, found, args)
         if found is not None and found.kind is Kind.LOGGER:
             return found
-        if name in ("register_buffer", "register_parameter", "add_module") and len(args) > 1 and isinstance(node.args[0], ast.Constant):
-            env[f"{self.self_name}.{node.args[0].value}"] = replace(args[1], parameter=name == "register_parameter")
+        if (
+            name in ("register_buffer", "register_parameter", "add_module")
+            and len(args) > 1
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            env[f"{self.self_name}.{node.args[0].value!s}"] = replace(args[1], parameter=name == "register_parameter")
         if name in ("parameters", "buffers"):
             return Value(Kind.LIST, items=(replace(new_tensor(node, "a parameter"), parameter=True),))
     if receiver.kind is Kind.MODULE:
-        inner = self.module.attribute(self.module.classes[receiver.cls], name) if receiver.cls in self.module.classes else None
+        inner = (
+            self.module.attribute(self.module.classes[receiver.cls], name)
+            if receiver.cls in self.module.classes
+            else None
+        )
         if inner is not None and inner.kind is Kind.MODULE:
             return _call_module(self, node, inner, args)
-        return receiver if name in ("to", "eval", "train", "cuda", "cpu", "half", "float", "requires_grad_") else UNKNOWN
+        return (
+            receiver if name in ("to", "eval", "train", "cuda", "cpu", "half", "float", "requires_grad_") else UNKNOWN
+        )
     if receiver.kind in (Kind.DICT,) and name in ("get", "pop", "values") and receiver.items:
         value = opaque(receiver.items[0], node)
         return Value(Kind.LIST, items=(value,)) if name == "values" else value
@@ -186,7 +229,13 @@ def _method(
 
 
 def _tensor_method(
-    self: Evaluator, node: ast.Call, func: ast.Attribute, receiver: Value, args: list[Value], keywords: dict[str, Value], env: Env
+    self: Evaluator,
+    node: ast.Call,
+    func: ast.Attribute,
+    receiver: Value,
+    args: list[Value],
+    keywords: dict[str, Value],
+    env: Env,
 ) -> Value:
     name = func.attr
     if name in CASTS:
@@ -194,12 +243,24 @@ def _tensor_method(
     if name == "type" and not node.args and not node.keywords:
         return Value(Kind.SCALAR, cls="str")
     if name in ("to", "type", "type_as", "view_as"):
-        dtype = args[0].dtype if name == "type_as" and args and args[0].kind is Kind.TENSOR else explicit_dtype(self, node)
+        dtype = (
+            args[0].dtype if name == "type_as" and args and args[0].kind is Kind.TENSOR else explicit_dtype(self, node)
+        )
         if name == "to" and dtype is None and args and args[0].kind is Kind.TENSOR:
             dtype = args[0].dtype
-        device_only = name == "to" and bool(node.args or node.keywords) and all(_is_device(self, a) for a in (*node.args, *(k.value for k in node.keywords)))
+        device_only = (
+            name == "to"
+            and bool(node.args or node.keywords)
+            and all(_is_device(self, a) for a in (*node.args, *(k.value for k in node.keywords)))
+        )
         shape = receiver.shape if name != "view_as" else None
-        return new_tensor(node, f"`.{name}` of a tensor", certain=receiver.certain, dtype=dtype or (receiver.dtype if device_only or name == "view_as" else None), shape=shape)
+        return new_tensor(
+            node,
+            f"`.{name}` of a tensor",
+            certain=receiver.certain,
+            dtype=dtype or (receiver.dtype if device_only or name == "view_as" else None),
+            shape=shape,
+        )
     if name in ("cpu", "cuda", "detach", "clone", "contiguous"):
         return replace(receiver, fresh=name == "clone", parameter=False, optional=False)
     op = ops.method(name)
@@ -213,7 +274,11 @@ def _tensor_method(
 
 
 def _is_device(self: Evaluator, node: ast.expr) -> bool:
-    return (isinstance(node, ast.Attribute) and node.attr == "device") or (isinstance(node, ast.Name) and node.id == "device") or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bool)))
+    return (
+        (isinstance(node, ast.Attribute) and node.attr == "device")
+        or (isinstance(node, ast.Name) and node.id == "device")
+        or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bool)))
+    )
 
 
 def _call_module(self: Evaluator, node: ast.Call, module: Value, args: list[Value]) -> Value:
@@ -241,7 +306,11 @@ def result(node: ast.Call, op: Op, args: list[Value], keywords: dict[str, Value]
     """The value that a torch operator gives for these arguments (`self` first for a method)."""
     name = op.name.rpartition(".")[2]
     if op.returns == "tensors":
-        return Value(Kind.LIST, items=(new_tensor(node, f"an output of `{name}`"),)) if name in ("split", "chunk", "unbind", "tensor_split", "meshgrid", "broadcast_tensors") else Value(Kind.TUPLE)
+        return (
+            Value(Kind.LIST, items=(new_tensor(node, f"an output of `{name}`"),))
+            if name in ("split", "chunk", "unbind", "tensor_split", "meshgrid", "broadcast_tensors")
+            else Value(Kind.TUPLE)
+        )
     if op.returns != "tensor":
         if op.returns == "none":
             return Value(Kind.NONE)
@@ -254,7 +323,11 @@ def result(node: ast.Call, op: Op, args: list[Value], keywords: dict[str, Value]
     shape = None
     if op.shape == "scalar":
         positional = [a for a in args[1:] if a.kind is not Kind.UNKNOWN]
-        shape = "()" if len(args) == 1 and not positional and not set(keywords) & {"dim", "axis", "keepdim", "keepdims"} else None
+        shape = (
+            "()"
+            if len(args) == 1 and not positional and not set(keywords) & {"dim", "axis", "keepdim", "keepdims"}
+            else None
+        )
     elif op.shape == "same" and tensors:
         shape = first.shape
     elif op.shape == "broadcast" and tensors:
@@ -284,7 +357,13 @@ def _dtype(op: Op, name: str, args: list[Value], keywords: dict[str, Value], ten
     dtype, shape = tensors[0].dtype, tensors[0].shape
     if name in ("clamp", "clip", "clamp_min", "clamp_max"):
         for other in (*args[1:], *keywords.values()):
-            dtype = dtype if other.kind is Kind.NONE or terms.is_float(dtype) else with_scalar(dtype, other) if other.kind is Kind.SCALAR else None
+            dtype = (
+                dtype
+                if other.kind is Kind.NONE or terms.is_float(dtype)
+                else with_scalar(dtype, other)
+                if other.kind is Kind.SCALAR
+                else None
+            )
         return dtype
     if op.dtype == "same":
         return dtype

@@ -8,19 +8,34 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gbfix.facts.entries import entries, functions
-from gbfix.facts.flow import Function
 from gbfix.facts.lattice import Kind
 from gbfix.facts.project import is_property
+from gbfix.facts.values import Function
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ModuleFacts
 
 # Decorators under which Dynamo never traces the body. Source: torch/compiler/__init__.py, torch/library.py, torch 2.13.
-OPAQUE = re.compile(r"(^|\.)(disable|ignore|unused|custom_op|register_fake|impl_abstract|triton_op|register_kernel|jit|overload|fixture|autotune|heuristics)$")
-HOST_NAME = re.compile(r"^(main|build|make_inputs|example_inputs|test(_.*)?|train(_.*)?|fit|fit_.*|evaluate|eval_.*|validate.*|collate.*|load.*|save.*|convert.*|export.*|plot.*|log_.*|setup.*|run|cli|benchmark.*|step_.*)$")  # fmt: skip
+OPAQUE = re.compile(
+    r"(^|\.)(disable|ignore|unused|custom_op|register_fake|impl_abstract|triton_op|register_kernel|jit|overload|fixture|autotune|heuristics)$"
+)
+HOST_NAME = re.compile(
+    r"^(main|build|make_inputs|example_inputs|test(_.*)?|train(_.*)?|fit|fit_.*|evaluate|eval_.*|validate.*|collate.*|load.*|save.*|convert.*"
+    r"|export.*|plot.*|log_.*|setup.*|run|cli|benchmark.*|step_.*)$"
+)
 HOST_METHODS = {"backward", "zero_grad", "add_argument", "parse_args", "state_dict", "load_state_dict", "train", "eval"}
-HOST_CALLS = {"torch.save", "torch.load", "torch.compile", "torch.manual_seed", "torch.jit.trace", "torch.jit.script", "torch.onnx.export"}
-HOST_CLASSES = re.compile(r"(Dataset|Sampler|DataLoader|Processor|Tokenizer|Trainer|Callback|Logger|TestCase|Config|Optimizer|Test)$")
+HOST_CALLS = {
+    "torch.save",
+    "torch.load",
+    "torch.compile",
+    "torch.manual_seed",
+    "torch.jit.trace",
+    "torch.jit.script",
+    "torch.onnx.export",
+}
+HOST_CLASSES = re.compile(
+    r"(Dataset|Sampler|DataLoader|Processor|Tokenizer|Trainer|Callback|Logger|TestCase|Config|Optimizer|Test)$"
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +89,11 @@ def _overrides(facts: ModuleFacts, method: Function) -> list[Function]:
     owner = facts.owners.get(id(method))
     if owner is None:
         return []
-    return [c.methods[method.name] for c in facts.classes.values() if c is not owner and owner in facts.mro(c) and method.name in c.methods]
+    return [
+        c.methods[method.name]
+        for c in facts.classes.values()
+        if c is not owner and owner in facts.mro(c) and method.name in c.methods
+    ]
 
 
 def _works_on_tensors(facts: ModuleFacts, function: Function) -> bool:
@@ -85,7 +104,11 @@ def _works_on_tensors(facts: ModuleFacts, function: Function) -> bool:
         return False
     if owner is not None and (HOST_CLASSES.search(owner.node.name) or any(HOST_CLASSES.search(b) for b in owner.bases)):
         return False
-    if id(function) in facts.outer and facts.outer[id(function)] in facts.functions.values() and HOST_NAME.match(facts.outer[id(function)].name):
+    if (
+        id(function) in facts.outer
+        and facts.outer[id(function)] in facts.functions.values()
+        and HOST_NAME.match(facts.outer[id(function)].name)
+    ):
         return False
     for node in ast.walk(function):
         if isinstance(node, ast.Call):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from gbfix.facts.flow import Flow, Function
+from gbfix.facts.flow import Flow
 from gbfix.facts.lattice import Value
+from gbfix.facts.values import Function
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ClassFacts, ModuleFacts
@@ -16,7 +17,11 @@ CHAINED = {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfl
 
 def functions(facts: ModuleFacts) -> list[Function]:
     """Every function, method and nested function of the module."""
-    return [flow.function for flow in facts.flows.values() if isinstance(flow.function, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return [
+        flow.function
+        for flow in facts.flows.values()
+        if isinstance(flow.function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
 
 
 def built(facts: ModuleFacts) -> list[Function]:
@@ -34,7 +39,11 @@ def made_inputs(flow: Flow) -> list[tuple[list[Value], dict[str, Value]]]:
             continue
         args, kwargs = node.elts
         if isinstance(args, ast.Tuple) and isinstance(kwargs, ast.Dict):
-            named = {str(k.value): flow.values[id(v)] for k, v in zip(kwargs.keys, kwargs.values, strict=True) if isinstance(k, ast.Constant) and id(v) in flow.values}
+            named = {
+                str(k.value): flow.values[id(v)]
+                for k, v in zip(kwargs.keys, kwargs.values, strict=True)
+                if isinstance(k, ast.Constant) and id(v) in flow.values
+            }
             found.append(([flow.values[id(a)] for a in args.elts if id(a) in flow.values], named))
     return found
 
@@ -49,13 +58,27 @@ def entries(facts: ModuleFacts) -> list[tuple[Function, str]]:
         for decorator in function.decorator_list:
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
             dotted = facts.names.dotted(target) or ""
-            partial = isinstance(decorator, ast.Call) and dotted == "functools.partial" and any(facts.names.dotted(a) == "torch.compile" for a in decorator.args)
+            partial = (
+                isinstance(decorator, ast.Call)
+                and dotted == "functools.partial"
+                and any(facts.names.dotted(a) == "torch.compile" for a in decorator.args)
+            )
             if dotted in ("torch.compile", "torch._dynamo.optimize") or partial:
                 found.append((function, "decorated with torch.compile"))
     for node in ast.walk(facts.tree):
-        if isinstance(node, ast.Call) and facts.names.dotted(node.func) in ("torch.compile", "torch.export.export", "torch._dynamo.explain") and node.args:
+        if (
+            isinstance(node, ast.Call)
+            and facts.names.dotted(node.func) in ("torch.compile", "torch.export.export", "torch._dynamo.explain")
+            and node.args
+        ):
             found += [(f, "handed to torch.compile") for f in _targets(facts, node.args[0], set())]
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "compile" and not node.args and facts.names.dotted(node.func) is None:
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "compile"
+            and not node.args
+            and facts.names.dotted(node.func) is None
+        ):
             found += [(f, "compiled in place") for f in _targets(facts, node.func.value, set())]
     found += [(f, "returned by `build()`") for f in built(facts)]
     if "forward" in facts.functions:
@@ -98,7 +121,9 @@ def _class_of(facts: ModuleFacts, node: ast.expr, seen: set[str]) -> ClassFacts 
         if isinstance(node.func, ast.Attribute) and node.func.attr in CHAINED:
             return _class_of(facts, node.func.value, seen)
         if isinstance(node.func, ast.Name) and node.func.id in facts.functions and node.func.id not in seen:
-            found = [_class_of(facts, value, seen | {node.func.id}) for value in _returned(facts.functions[node.func.id])]
+            found = [
+                _class_of(facts, value, seen | {node.func.id}) for value in _returned(facts.functions[node.func.id])
+            ]
             return next((c for c in found if c is not None), None)
     if isinstance(node, ast.Name) and node.id not in facts.functions and node.id not in seen:
         found = [_class_of(facts, value, seen | {node.id}) for value in _assigned(facts, node.id)]

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gbfix.facts.infer import SCALAR, Env, Evaluator, at, join, opaque, truth
+from gbfix.facts.infer import Evaluator
 from gbfix.facts.lattice import UNKNOWN, Arms, Kind, Value
+from gbfix.facts.narrow import narrow
+from gbfix.facts.values import SCALAR, Env, Function, at, join, truth
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ClassFacts, ModuleFacts
 
 MAX_ROUNDS = 4
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def merge(a: Env | None, b: Env | None, where: str) -> Env | None:
     """The names' values where two paths meet; a name bound on one path only is unknown."""
     if a is None or b is None:
         return a if b is None else b
-    return {name: join(a[name], b[name], f"{where}:{name}") if name in a and name in b else UNKNOWN for name in (*a, *(n for n in b if n not in a))}
+    return {
+        name: join(a[name], b[name], f"{where}:{name}") if name in a and name in b else UNKNOWN
+        for name in (*a, *(n for n in b if n not in a))
+    }
 
 
 class Flow(Evaluator):
@@ -40,17 +44,6 @@ class Flow(Evaluator):
     def run(self, env: Env) -> Env | None:
         """Evaluate the whole body."""
         return self.block(self.function.body, env)
-
-    def record(self, callee: Function, node: ast.AST, args: list[Value], keywords: dict[str, Value], *, bound: bool) -> None:
-        """Note a call of a function of this module."""
-        self.calls.append((callee, node, args, keywords, bound))  # type: ignore[arg-type]
-
-    def call_local(
-        self, callee: Function, node: ast.Call, args: list[Value], keywords: dict[str, Value], *, bound: bool, env: Env
-    ) -> Value:
-        """The value of calling a function of this module."""
-        self.record(callee, node, args, keywords, bound=bound)
-        return opaque(self.module.summary(callee), node)
 
     def block(self, body: Sequence[ast.stmt], env: Env | None) -> Env | None:
         """Evaluate statements in order; None where the path ends."""
@@ -115,13 +108,15 @@ class Flow(Evaluator):
     def _do_if(self, node: ast.If, env: Env) -> Env | None:
         known = truth(self.eval(node.test, env))
         then, other = dict(env), dict(env)
-        self.narrow(node.test, then, True)
-        self.narrow(node.test, other, False)
+        narrow(self, node.test, then, True)
+        narrow(self, node.test, other, False)
         end_then = self.block(node.body, then) if known is not False else None
         end_else = self.block(node.orelse, other) if known is not True else None
         before = dict(env)
-        for operand in node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else ():
-            self.narrow(operand, before, True)
+        for operand in (
+            node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else ()
+        ):
+            narrow(self, operand, before, True)
         self.arms[id(node)] = Arms(before, end_then, end_else)
         return merge(end_then, end_else, at(node))
 
@@ -133,21 +128,19 @@ class Flow(Evaluator):
     _do_asyncfor = _do_for
 
     def _do_while(self, node: ast.While, env: Env) -> Env | None:
-        known: list[bool | None] = []
-
         def head(inner: Env) -> None:
-            known.append(truth(self.eval(node.test, inner)))
-            self.narrow(node.test, inner, True)
+            self.eval(node.test, inner)
+            narrow(self, node.test, inner, True)
 
         return self._loop(node, env, head)
 
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, env: Env, head: object) -> Env | None:
-        assert callable(head)
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, env: Env, head: Callable[[Env], None]) -> Env | None:
         state: Env = dict(env)
         breaks: list[Env] = []
         for round_ in range(MAX_ROUNDS):
             inner = dict(state)
-            breaks, continues = [], []
+            breaks = []
+            continues: list[Env] = []
             self._loops.append((breaks, continues))
             head(inner)
             end = self.block(node.body, inner)
@@ -222,7 +215,7 @@ class Flow(Evaluator):
 
     def _do_assert(self, node: ast.Assert, env: Env) -> Env:
         self.eval(node.test, env)
-        self.narrow(node.test, env, True)
+        narrow(self, node.test, env, True)
         if node.msg is not None:
             self.eval(node.msg, dict(env))
         return env

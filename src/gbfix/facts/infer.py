@@ -8,80 +8,29 @@ from typing import TYPE_CHECKING
 
 from gbfix.facts import ops, terms
 from gbfix.facts.lattice import UNKNOWN, Kind, Op, Value
+from gbfix.facts.narrow import narrow
+from gbfix.facts.values import (
+    BOOL,
+    FALSE,
+    INT,
+    NONE,
+    SCALAR,
+    TRUE,
+    Env,
+    Function,
+    at,
+    join,
+    new_tensor,
+    opaque,
+    scalar_class,
+    truth,
+    with_scalar,
+)
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ClassFacts, ModuleFacts
 
-Env = dict[str, Value]
-SCALAR = Value(Kind.SCALAR)
-NONE = Value(Kind.NONE)
-BOOL = Value(Kind.SCALAR, cls="bool")
-INT = Value(Kind.SCALAR, cls="int")
-TRUE = Value(Kind.SCALAR, cls="bool", constant=True)
-FALSE = Value(Kind.SCALAR, cls="bool", constant=False)
-
-# Flags that are constant while Dynamo traces. Source: torch/compiler/__init__.py, torch/_dynamo/variables/torch.py, torch 2.13.
-COMPILING = {
-    "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._dynamo.is_compiling",
-    "torch._dynamo.external_utils.is_compiling", "torch._utils.is_compiling",
-}  # fmt: skip
-NOT_COMPILING = {"torch.jit.is_scripting", "torch.jit.is_tracing", "torch.onnx.is_in_onnx_export"}
 STATIC_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "layout", "itemsize", "training", "config"}
-READING_BUILTINS = {"float": "float", "int": "int", "bool": "bool", "complex": "complex"}
-SCALAR_BUILTINS = {
-    "len", "isinstance", "issubclass", "hasattr", "callable", "id", "hash", "ord", "round", "str", "repr", "format", "divmod", "pow", "any", "all",
-}  # fmt: skip
-
-
-def join(a: Value, b: Value, where: str = "") -> Value:
-    """The value of a name that is `a` on one path and `b` on another."""
-    if a == b:
-        return a
-    if Kind.NONE in (a.kind, b.kind) and a.kind is not b.kind:
-        other = b if a.kind is Kind.NONE else a
-        return replace(other, optional=True, constant=None)
-    if a.kind is not b.kind:
-        return replace(UNKNOWN, certain=False, read=a.read or b.read or Kind.TENSOR in (a.kind, b.kind) and Kind.SCALAR in (a.kind, b.kind))
-    same = lambda x, y, tag: x if x == y else (f"{tag}@{where}" if where and x and y else None)  # noqa: E731
-    items = a.items
-    if a.items != b.items:
-        items = tuple(map(join, a.items, b.items)) if a.items and b.items and len(a.items) == len(b.items) else None
-    return Value(
-        a.kind, a.certain and b.certain, a.optional or b.optional, same(a.dtype, b.dtype, "d"), same(a.shape, b.shape, "s"),
-        a.fresh and b.fresh, a.parameter or b.parameter, a.read or b.read, items, a.cls if a.cls == b.cls else None,
-        a.constant if a.constant == b.constant and type(a.constant) is type(b.constant) else None, a.evidence or b.evidence,
-    )  # fmt: skip
-
-
-def truth(value: Value) -> bool | None:
-    """What `bool(value)` is known to be while tracing, None when not known."""
-    if value.kind is Kind.NONE:
-        return False
-    return bool(value.constant) if value.kind is Kind.SCALAR and value.constant is not None else None
-
-
-def at(node: ast.AST) -> str:
-    """The place of a node as a term's suffix."""
-    return f"{getattr(node, 'lineno', 0)}:{getattr(node, 'col_offset', 0)}"
-
-
-def new_tensor(node: ast.AST, why: str, *, certain: bool = True, fresh: bool = False, dtype: str | None = None, shape: str | None = None) -> Value:
-    """A tensor of which nothing else is known; its terms name the place."""
-    return Value(
-        Kind.TENSOR, certain, dtype=dtype or f"d@{at(node)}", shape=shape or f"s@{at(node)}", fresh=fresh,
-        evidence=(f"line {getattr(node, 'lineno', 0)}: {why}",),
-    )  # fmt: skip
-
-
-def opaque(value: Value, node: ast.AST) -> Value:
-    """A callee's value seen by the caller: terms over the callee's own names lose their meaning."""
-    dtype = value.dtype if value.dtype in terms.CONCRETE else None
-    shape = value.shape if value.shape == "()" else None
-    if value.kind is Kind.TENSOR:
-        return replace(value, dtype=dtype or f"d@{at(node)}", shape=shape or f"s@{at(node)}", fresh=False)
-    if value.items is not None:
-        return replace(value, items=tuple(replace(opaque(item, node), dtype=None, shape=None) for item in value.items))
-    return value
 
 
 class Evaluator:
@@ -91,9 +40,22 @@ class Evaluator:
         self.module = module
         self.owner = owner
         self.values: dict[int, Value] = {}
-        self.calls: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.Call, list[Value], dict[str, Value], bool]] = []
-        self.locals: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self.calls: list[tuple[Function, ast.AST, list[Value], dict[str, Value], bool]] = []
+        self.locals: dict[str, Function] = {}
         self.self_name = ""
+
+    def record(
+        self, callee: Function, node: ast.AST, args: list[Value], keywords: dict[str, Value], *, bound: bool
+    ) -> None:
+        """Note a call of a function of this module."""
+        self.calls.append((callee, node, args, keywords, bound))
+
+    def call_local(
+        self, callee: Function, node: ast.Call, args: list[Value], keywords: dict[str, Value], *, bound: bool
+    ) -> Value:
+        """The value of calling a function of this module."""
+        self.record(callee, node, args, keywords, bound=bound)
+        return opaque(self.module.summary(callee), node)
 
     def eval(self, node: ast.expr, env: Env) -> Value:
         """The value of an expression; a node that cannot be reached while tracing keeps none."""
@@ -142,11 +104,20 @@ class Evaluator:
         if base.kind is Kind.OBJECT and base.cls in self.module.classes:
             return self.module.attribute(self.module.classes[base.cls], node.attr) or UNKNOWN
         if base.kind is Kind.MODULE and node.attr in ("weight", "bias") and (base.cls or "").startswith("torch.nn."):
-            return replace(new_tensor(node, f"`{node.attr}` of a module", certain=base.certain), parameter=True, optional=node.attr == "bias")
+            return replace(
+                new_tensor(node, f"`{node.attr}` of a module", certain=base.certain),
+                parameter=True,
+                optional=node.attr == "bias",
+            )
         if node.attr in STATIC_ATTRIBUTES:
             return SCALAR
         if base.kind is Kind.SCALAR:
-            return replace(SCALAR, cls={"finfo": "float", "iinfo": "int"}.get(base.cls or "", base.cls), certain=base.certain, read=base.read)
+            return replace(
+                SCALAR,
+                cls={"finfo": "float", "iinfo": "int"}.get(base.cls or "", base.cls),
+                certain=base.certain,
+                read=base.read,
+            )
         if ast.unparse(node.value).rpartition(".")[2] in ("config", "cfg", "args", "hparams"):
             return replace(SCALAR, certain=False)
         return UNKNOWN
@@ -154,7 +125,12 @@ class Evaluator:
     def _tensor_attribute(self, node: ast.Attribute, base: Value) -> Value:
         kind = ops.attribute(node.attr)
         if kind == "tensor":
-            return new_tensor(node, f"`.{node.attr}` of a tensor", certain=base.certain, dtype=base.dtype if node.attr in ("T", "mT", "H", "mH", "data") else None)
+            return new_tensor(
+                node,
+                f"`.{node.attr}` of a tensor",
+                certain=base.certain,
+                dtype=base.dtype if node.attr in ("T", "mT", "H", "mH", "data") else None,
+            )
         return SCALAR if kind else UNKNOWN
 
     def _subscript(self, node: ast.Subscript, env: Env) -> Value:
@@ -164,7 +140,11 @@ class Evaluator:
             return whole
         if base.kind in (Kind.TUPLE, Kind.LIST) and base.items:
             if isinstance(node.slice, ast.Slice):
-                return Value(Kind.LIST, base.certain, items=base.items) if base.kind is Kind.LIST else Value(Kind.TUPLE, base.certain)
+                return (
+                    Value(Kind.LIST, base.certain, items=base.items)
+                    if base.kind is Kind.LIST
+                    else Value(Kind.TUPLE, base.certain)
+                )
             if base.kind is Kind.LIST:
                 return opaque(base.items[0], node)
             if isinstance(index.constant, int) and -len(base.items) <= index.constant < len(base.items):
@@ -251,8 +231,10 @@ class Evaluator:
             result = value if result is None else join(result, value)
             if known is stop:
                 # the rest is never evaluated while tracing
-                return value if result == value else replace(value if stop is False else result, constant=value.constant)
-            self.narrow(operand, scope, not stop)
+                return (
+                    value if result == value else replace(value if stop is False else result, constant=value.constant)
+                )
+            narrow(self, operand, scope, not stop)
         for name in {t.target.id for t in ast.walk(node) if isinstance(t, ast.NamedExpr)}:
             if name in scope:
                 env[name] = scope[name]
@@ -270,8 +252,8 @@ class Evaluator:
     def _ifexp(self, node: ast.IfExp, env: Env) -> Value:
         known = truth(self.eval(node.test, env))
         then, other = dict(env), dict(env)
-        self.narrow(node.test, then, True)
-        self.narrow(node.test, other, False)
+        narrow(self, node.test, then, True)
+        narrow(self, node.test, other, False)
         if known is not None:
             return self.eval(node.body, then) if known else self.eval(node.orelse, other)
         return join(self.eval(node.body, then), self.eval(node.orelse, other), at(node))
@@ -297,7 +279,9 @@ class Evaluator:
             shape = terms.broadcast(shape, other.shape)
         if any(v.kind is Kind.UNKNOWN for v in values):
             shape = None
-        certain = all(v.certain for v in tensors) and not any(v.kind is Kind.UNKNOWN for v in values if isinstance(node.ops[0], (ast.Eq, ast.NotEq)))
+        certain = all(v.certain for v in tensors) and not any(
+            v.kind is Kind.UNKNOWN for v in values if isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+        )
         return new_tensor(node, "a comparison with a tensor", certain=certain, fresh=True, dtype="bool", shape=shape)
 
     def _binop(self, node: ast.BinOp, env: Env) -> Value:
@@ -309,7 +293,12 @@ class Evaluator:
         kinds = {left.kind, right.kind}
         if Kind.TENSOR not in kinds:
             if kinds == {Kind.SCALAR}:
-                return Value(Kind.SCALAR, left.certain and right.certain, cls=_scalar_class(op, left, right), read=left.read or right.read)
+                return Value(
+                    Kind.SCALAR,
+                    left.certain and right.certain,
+                    cls=scalar_class(op, left, right),
+                    read=left.read or right.read,
+                )
             if kinds <= {Kind.LIST, Kind.TUPLE, Kind.SCALAR}:
                 return left if left.kind is not Kind.SCALAR else right
             return UNKNOWN
@@ -324,11 +313,15 @@ class Evaluator:
             if isinstance(op, ast.MatMult):
                 return (left.dtype if left.dtype == right.dtype else None), None
             dtype = terms.promote(left.dtype, right.dtype, left.shape, right.shape)
-            return (terms.to_float(dtype) if isinstance(op, ast.Div) else dtype), terms.broadcast(left.shape, right.shape)
+            return (terms.to_float(dtype) if isinstance(op, ast.Div) else dtype), terms.broadcast(
+                left.shape, right.shape
+            )
         tensor, other = (left, right) if left.kind is Kind.TENSOR else (right, left)
         if other.kind is not Kind.SCALAR:
             return None, None
-        return (terms.to_float(tensor.dtype) if isinstance(op, ast.Div) else with_scalar(tensor.dtype, other)), tensor.shape
+        return (
+            terms.to_float(tensor.dtype) if isinstance(op, ast.Div) else with_scalar(tensor.dtype, other)
+        ), tensor.shape
 
     def _call(self, node: ast.Call, env: Env) -> Value:
         from gbfix.facts import calls
@@ -366,14 +359,24 @@ class Evaluator:
         if isinstance(target, ast.Name):
             env[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
-            known = value.items if value.kind is Kind.TUPLE and value.items and len(value.items) == len(target.elts) else None
+            known = (
+                value.items
+                if value.kind is Kind.TUPLE and value.items and len(value.items) == len(target.elts)
+                else None
+            )
             for index, part in enumerate(target.elts):
                 if isinstance(part, ast.Starred):
                     self.bind(part.value, UNKNOWN, env)
                 elif known is not None:
                     self.bind(part, known[index], env)
                 else:
-                    self.bind(part, self.element(value, part) if value.kind in (Kind.TENSOR, Kind.LIST) else (SCALAR if value.kind is Kind.SCALAR else UNKNOWN), env)
+                    self.bind(
+                        part,
+                        self.element(value, part)
+                        if value.kind in (Kind.TENSOR, Kind.LIST)
+                        else (SCALAR if value.kind is Kind.SCALAR else UNKNOWN),
+                        env,
+                    )
         elif isinstance(target, ast.Attribute):
             self.eval(target.value, env)
             if isinstance(target.value, ast.Name):
@@ -381,70 +384,3 @@ class Evaluator:
         elif isinstance(target, ast.Subscript):
             self.eval(target.value, env)
             self.eval(target.slice, env)
-
-    def narrow(self, test: ast.expr, env: Env, outcome: bool) -> None:
-        """What a test's outcome says of the names in it."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return self.narrow(test.operand, env, not outcome)
-        if isinstance(test, ast.BoolOp):
-            if isinstance(test.op, ast.And) is outcome:
-                for operand in test.values:
-                    self.narrow(operand, env, outcome)
-            return None
-        if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)):
-            if isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value is None:
-                self._narrow_none(test.left, env, isinstance(test.ops[0], (ast.Is, ast.Eq)) is outcome)
-            elif isinstance(test.ops[0], ast.Eq) and outcome and isinstance(test.left, ast.Attribute) and test.left.attr == "dtype":
-                self._narrow_dtype(test.left.value, test.comparators[0], env)
-            return None
-        if isinstance(test, ast.Call) and test.args and isinstance(test.args[0], ast.Name):
-            self._narrow_type(test, test.args[0].id, env, outcome)
-        elif isinstance(test, (ast.Name, ast.Attribute)) and outcome:
-            self._narrow_none(test, env, False)
-        return None
-
-    def _narrow_none(self, target: ast.expr, env: Env, is_none: bool) -> None:
-        key = target.id if isinstance(target, ast.Name) else ast.unparse(target) if isinstance(target, ast.Attribute) else ""
-        value = env.get(key) or (self.values.get(id(target)) if key else None)
-        if value is None:
-            return
-        if is_none:
-            env[key] = NONE
-        elif value.optional:
-            env[key] = replace(value, optional=False)
-
-    def _narrow_dtype(self, target: ast.expr, dtype: ast.expr, env: Env) -> None:
-        """`x.dtype == torch.float16` holds."""
-        term = terms.concrete((self.module.names.dotted(dtype) or "").removeprefix("torch."))
-        if term is not None and isinstance(target, ast.Name) and target.id in env and env[target.id].kind is Kind.TENSOR:
-            env[target.id] = replace(env[target.id], dtype=term)
-
-    def _narrow_type(self, test: ast.Call, name: str, env: Env, outcome: bool) -> None:
-        dotted = self.module.names.dotted(test.func)
-        is_tensor = dotted == "torch.is_tensor"
-        if isinstance(test.func, ast.Name) and test.func.id == "isinstance" and len(test.args) == 2:
-            is_tensor = self.module.names.dotted(test.args[1]) in ("torch.Tensor", "torch.nn.Parameter")
-            if not is_tensor and outcome and name in env:
-                env[name] = self.module.annotation(test.args[1], name, test) or UNKNOWN
-                return
-        if is_tensor and name in env:
-            old = env[name]
-            if outcome:
-                env[name] = replace(old, optional=False) if old.kind is Kind.TENSOR else Value(Kind.TENSOR, dtype=f"d@{at(test)}:{name}", shape=f"s@{at(test)}:{name}", evidence=(f"line {test.lineno}: tested to be a tensor",))
-            elif old.kind is Kind.TENSOR or old.kind is Kind.UNKNOWN:
-                env[name] = NONE if old.optional else SCALAR
-
-
-def with_scalar(dtype: str | None, scalar: Value) -> str | None:
-    """The dtype of a tensor combined with a Python number."""
-    return {"int": terms.to_number, "bool": lambda d: d, "float": terms.to_float}.get(scalar.cls or "", lambda d: None)(dtype)
-
-
-def _scalar_class(op: ast.operator, left: Value, right: Value) -> str | None:
-    if isinstance(op, ast.Div):
-        return "float"
-    if "str" in (left.cls, right.cls):
-        return "str"
-    if "float" in (left.cls, right.cls):
-        return "float"
-    return "int" if {left.cls, right.cls} <= {"int", "bool"} else None

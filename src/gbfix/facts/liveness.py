@@ -43,7 +43,9 @@ class Liveness:
         for node in ast.walk(function):
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 self._always |= set(node.names)
-            if node is not function and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            if node is not function and isinstance(
+                node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+            ):
                 self._always |= reads(node)
             if isinstance(node, ast.Name) and node.id in ("locals", "vars", "eval", "exec"):
                 self._always |= {child.id for child in ast.walk(function) if isinstance(child, ast.Name)}
@@ -62,7 +64,9 @@ class Liveness:
 
     def _before(self, node: ast.stmt, live: set[str], loop: tuple[set[str], set[str]] | None) -> set[str]:
         if isinstance(node, ast.If):
-            return reads(node.test) | self._block(node.body, set(live), loop) | self._block(node.orelse, set(live), loop)
+            return (
+                reads(node.test) | self._block(node.body, set(live), loop) | self._block(node.orelse, set(live), loop)
+            )
         if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             return self._loop(node, live, loop)
         if isinstance(node, (ast.With, ast.AsyncWith)):
@@ -82,7 +86,9 @@ class Liveness:
         killed = targets(node) if isinstance(node, (ast.Assign, ast.AnnAssign)) else set()
         return (live - killed) | reads(node)
 
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, live: set[str], outer: tuple[set[str], set[str]] | None) -> set[str]:
+    def _loop(
+        self, node: ast.For | ast.AsyncFor | ast.While, live: set[str], outer: tuple[set[str], set[str]] | None
+    ) -> set[str]:
         after = self._block(node.orelse, set(live), outer) | live
         head = set(after) | (reads(node.test) if isinstance(node, ast.While) else set())
         while True:
@@ -96,7 +102,11 @@ class Liveness:
 
     def _try(self, node: ast.Try, live: set[str], loop: tuple[set[str], set[str]] | None) -> set[str]:
         final = self._block(node.finalbody, set(live), loop) | live
-        handlers = set().union(*(reads(h.type) | self._block(h.body, set(final), loop) for h in node.handlers)) if node.handlers else set()
+        handlers = (
+            set().union(*(reads(h.type) | self._block(h.body, set(final), loop) for h in node.handlers))
+            if node.handlers
+            else set()
+        )
         outer, self._raising = self._raising, self._raising | handlers | final
         inside = self._block(node.body, self._block(node.orelse, set(final), loop) | final, loop)
         self._raising = outer

@@ -7,30 +7,154 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.facts import ops
-from gbfix.facts.flow import Env, Function, scalar_default
-from gbfix.facts.infer import NONE, SCALAR, join
+from gbfix.facts.flow import scalar_default
 from gbfix.facts.lattice import UNKNOWN, Kind, Value
+from gbfix.facts.values import NONE, SCALAR, Env, Function, join
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ClassFacts, ModuleFacts
 
-TENSOR_CLASSES = {"Tensor", "FloatTensor", "LongTensor", "BoolTensor", "IntTensor", "HalfTensor", "ByteTensor", "DoubleTensor"}
-DTYPE_OF_CLASS = {"FloatTensor": None, "LongTensor": None, "BoolTensor": None}
+TENSOR_CLASSES = {
+    "Tensor",
+    "FloatTensor",
+    "LongTensor",
+    "BoolTensor",
+    "IntTensor",
+    "HalfTensor",
+    "ByteTensor",
+    "DoubleTensor",
+}
 SCALARS = {"int", "float", "bool", "str", "bytes", "complex"}
-WRAPPERS = {"Optional", "Union", "Annotated", "Final", "Required"}
+WRAPPERS = {"Annotated", "Final", "Required"}
 SEQUENCES = {"List", "list", "Sequence", "Iterable", "Tuple", "tuple", "Set", "set", "Iterator", "Collection"}
 MAPPINGS = {"Dict", "dict", "Mapping", "OrderedDict", "MutableMapping"}
 JAXTYPING = {"Float", "Int", "Bool", "Num", "Shaped", "Inexact", "Integer", "UInt", "Complex"}
 # Methods that str, list, dict, set or ndarray have too: calling one does not show that a value is a tensor.
 AMBIGUOUS = {
-    "all", "any", "argmax", "argmin", "argsort", "clip", "conj", "copy", "cumprod", "cumsum", "diagonal", "dot", "fill", "flatten", "item",
-    "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "reshape", "resize", "round", "sort", "split", "squeeze", "std", "sum", "take",
-    "tolist", "trace", "transpose", "var", "view", "count", "index", "pop", "remove", "insert", "append", "extend", "add", "clear", "update",
-    "get", "keys", "values", "items", "union", "difference", "format", "replace", "size", "to", "type", "sub", "mul", "div", "where", "eq", "gt",
-    "lt", "ge", "le", "ne", "half", "float", "cuda", "cpu", "apply_", "requires_grad_", "real", "imag", "T", "search", "match", "swapaxes",
-    "backward", "bool", "int", "double", "long", "data_ptr", "norm", "dim", "flip", "byte", "char", "short", "map_", "register_hook", "share_memory_",
-}  # fmt: skip
-NUMERIC_WEAK = {"all", "any", "argmax", "argmin", "item", "max", "mean", "min", "sum", "std", "var", "tolist", "norm", "eq", "gt", "lt", "dim", "size", "view", "reshape", "flatten", "transpose", "squeeze", "bool", "half", "float", "to"}  # fmt: skip
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "argsort",
+        "clip",
+        "conj",
+        "copy",
+        "cumprod",
+        "cumsum",
+        "diagonal",
+        "dot",
+        "fill",
+        "flatten",
+        "item",
+        "max",
+        "mean",
+        "min",
+        "nonzero",
+        "prod",
+        "ravel",
+        "repeat",
+        "reshape",
+        "resize",
+        "round",
+        "sort",
+        "split",
+        "squeeze",
+        "std",
+        "sum",
+        "take",
+        "tolist",
+        "trace",
+        "transpose",
+        "var",
+        "view",
+        "count",
+        "index",
+        "pop",
+        "remove",
+        "insert",
+        "append",
+        "extend",
+        "add",
+        "clear",
+        "update",
+        "get",
+        "keys",
+        "values",
+        "items",
+        "union",
+        "difference",
+        "format",
+        "replace",
+        "size",
+        "to",
+        "type",
+        "sub",
+        "mul",
+        "div",
+        "where",
+        "eq",
+        "gt",
+        "lt",
+        "ge",
+        "le",
+        "ne",
+        "half",
+        "float",
+        "cuda",
+        "cpu",
+        "apply_",
+        "requires_grad_",
+        "real",
+        "imag",
+        "T",
+        "search",
+        "match",
+        "swapaxes",
+        "backward",
+        "bool",
+        "int",
+        "double",
+        "long",
+        "data_ptr",
+        "norm",
+        "dim",
+        "flip",
+        "byte",
+        "char",
+        "short",
+        "map_",
+        "register_hook",
+        "share_memory_",
+    }
+NUMERIC_WEAK = {
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "item",
+        "max",
+        "mean",
+        "min",
+        "sum",
+        "std",
+        "var",
+        "tolist",
+        "norm",
+        "eq",
+        "gt",
+        "lt",
+        "dim",
+        "size",
+        "view",
+        "reshape",
+        "flatten",
+        "transpose",
+        "squeeze",
+        "bool",
+        "half",
+        "float",
+        "to",
+    }
 
 
 def annotation(module: ModuleFacts, node: ast.expr | None, name: str) -> Value | None:
@@ -52,9 +176,17 @@ def annotation(module: ModuleFacts, node: ast.expr | None, name: str) -> Value |
         return _generic(module, node, name)
     last = _last(module, node)
     if last in TENSOR_CLASSES and (module.names.dotted(node) or "").startswith("torch"):
-        return Value(Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", evidence=(f"`{name}` is annotated {ast.unparse(node)}",))
+        return Value(
+            Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", evidence=(f"`{name}` is annotated {ast.unparse(node)}",)
+        )
     if last == "Parameter":
-        return Value(Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", parameter=True, evidence=(f"`{name}` is annotated Parameter",))
+        return Value(
+            Kind.TENSOR,
+            dtype=f"d:{name}",
+            shape=f"s:{name}",
+            parameter=True,
+            evidence=(f"`{name}` is annotated Parameter",),
+        )
     if isinstance(node, ast.Name) and node.id in SCALARS:
         return Value(Kind.SCALAR, cls=node.id)
     if last == "Module":
@@ -101,7 +233,9 @@ def _generic(module: ModuleFacts, node: ast.Subscript, name: str) -> Value | Non
         return _union(module, parts, name)
     if last in WRAPPERS or last in JAXTYPING:
         return annotation(module, parts[0], name)
-    if last in ("Tuple", "tuple") and not (len(parts) == 2 and isinstance(parts[1], ast.Constant) and parts[1].value is Ellipsis):
+    if last in ("Tuple", "tuple") and not (
+        len(parts) == 2 and isinstance(parts[1], ast.Constant) and parts[1].value is Ellipsis
+    ):
         items = [annotation(module, part, f"{name}[{i}]") for i, part in enumerate(parts)]
         return Value(Kind.TUPLE, items=tuple(item or UNKNOWN for item in items))
     if last in SEQUENCES:
@@ -125,9 +259,8 @@ def used_as_tensor(module: ModuleFacts, function: Function, name: str, owner: Cl
             shown = _strong_call(module, node, name, owner)
             if shown is not None:
                 return _used(name, node, shown)
-            if module.names.dotted(node.func) == "torch.is_tensor" or (isinstance(node.func, ast.Name) and node.func.id == "isinstance"):
-                if any(isinstance(a, ast.Name) and a.id == name for a in node.args):
-                    return None
+            if _tests_type(module, node) and any(isinstance(a, ast.Name) and a.id == name for a in node.args):
+                return None
             if isinstance(node.func, ast.Attribute) and node.func.attr in NUMERIC_WEAK:
                 calls += _is_operand(node.func.value, name)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
@@ -138,6 +271,12 @@ def used_as_tensor(module: ModuleFacts, function: Function, name: str, owner: Cl
     return replace(_used(name, function, "what it does with it"), certain=certain)
 
 
+def _tests_type(module: ModuleFacts, node: ast.Call) -> bool:
+    return module.names.dotted(node.func) == "torch.is_tensor" or (
+        isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+    )
+
+
 def _strong_call(module: ModuleFacts, node: ast.Call, name: str, owner: ClassFacts | None) -> str | None:
     func = node.func
     if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == name:
@@ -146,14 +285,25 @@ def _strong_call(module: ModuleFacts, node: ast.Call, name: str, owner: ClassFac
         return None
     dotted = module.names.dotted(func)
     op = ops.function(dotted) if dotted is not None else None
-    if op is not None and isinstance(node.args[0], ast.Name) and node.args[0].id == name and op.traits & {"pointwise", "reduction", "heavy", "nan_grad", "view"}:
+    if (
+        op is not None
+        and isinstance(node.args[0], ast.Name)
+        and node.args[0].id == name
+        and op.traits & {"pointwise", "reduction", "heavy", "nan_grad", "view"}
+    ):
         return f"`{dotted}`"
     return f"`{ast.unparse(func)}`, a layer" if owner is not None and _is_layer(module, owner, func) else None
 
 
 def _is_operand(node: ast.expr, name: str) -> bool:
     """Whether an expression is the name, or a comparison or arithmetic of it."""
-    parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.left, node.right] if isinstance(node, ast.BinOp) else [node]
+    parts = (
+        [node.left, *node.comparators]
+        if isinstance(node, ast.Compare)
+        else [node.left, node.right]
+        if isinstance(node, ast.BinOp)
+        else [node]
+    )
     return any(isinstance(p, ast.Name) and p.id == name for p in parts)
 
 
@@ -161,12 +311,20 @@ def _is_layer(module: ModuleFacts, owner: ClassFacts, func: ast.expr) -> bool:
     if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self"):
         return False
     value = module.attribute(owner, func.attr)
-    return value is not None and value.kind is Kind.MODULE and ops.module(value.cls or "") is not None and value.cls not in ("torch.nn.Embedding",)
+    return (
+        value is not None
+        and value.kind is Kind.MODULE
+        and ops.module(value.cls or "") is not None
+        and value.cls not in ("torch.nn.Embedding",)
+    )
 
 
 def _used(name: str, node: ast.AST, how: str) -> Value:
     return Value(
-        Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", evidence=(f"line {getattr(node, 'lineno', 0)}: `{name}` is used as a tensor by {how}",)
+        Kind.TENSOR,
+        dtype=f"d:{name}",
+        shape=f"s:{name}",
+        evidence=(f"line {getattr(node, 'lineno', 0)}: `{name}` is used as a tensor by {how}",),
     )
 
 
@@ -177,11 +335,16 @@ def parameters(
     env: Env = {}
     spec = function.args
     positional = [*spec.posonlyargs, *spec.args]
-    defaults: dict[str, ast.expr] = dict(zip([a.arg for a in positional[len(positional) - len(spec.defaults) :]], spec.defaults, strict=True))
+    defaults: dict[str, ast.expr] = dict(
+        zip([a.arg for a in positional[len(positional) - len(spec.defaults) :]], spec.defaults, strict=True)
+    )
     defaults.update({a.arg: d for a, d in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if d is not None})
     for index, arg in enumerate([*positional, *spec.kwonlyargs]):
         if index == 0 and bound:
-            env[arg.arg] = Value(Kind.MODULE if owner is not None and owner.is_module else Kind.OBJECT, cls=owner.node.name if owner else None)
+            env[arg.arg] = Value(
+                Kind.MODULE if owner is not None and owner.is_module else Kind.OBJECT,
+                cls=owner.node.name if owner else None,
+            )
             continue
         env[arg.arg] = _parameter(module, function, owner, arg, defaults.get(arg.arg), passed.get(arg.arg))
     if spec.vararg:
@@ -193,19 +356,32 @@ def parameters(
 
 
 def _parameter(
-    module: ModuleFacts, function: Function, owner: ClassFacts | None, arg: ast.arg, default: ast.expr | None, passed: Value | None
+    module: ModuleFacts,
+    function: Function,
+    owner: ClassFacts | None,
+    arg: ast.arg,
+    default: ast.expr | None,
+    passed: Value | None,
 ) -> Value:
     name = arg.arg
     value = annotation(module, arg.annotation, name)
     given = scalar_default(default) if default is not None else None
     if value is None or (value.kind is Kind.UNKNOWN and arg.annotation is None):
         value = used_as_tensor(module, function, name, owner)
-        if value is not None and not value.certain and passed is not None and passed.certain and passed.kind is not Kind.UNKNOWN:
+        if (
+            value is not None
+            and not value.certain
+            and passed is not None
+            and passed.certain
+            and passed.kind is not Kind.UNKNOWN
+        ):
             value = None
         if value is None and passed is not None and passed.kind is not Kind.UNKNOWN:
             value = passed
             if passed.kind is Kind.TENSOR:
-                value = replace(passed, dtype=f"d:{name}", shape="()" if passed.shape == "()" else f"s:{name}", fresh=False)
+                value = replace(
+                    passed, dtype=f"d:{name}", shape="()" if passed.shape == "()" else f"s:{name}", fresh=False
+                )
         if value is None and given is not None and given.kind is Kind.SCALAR:
             value = given
         if value is None:

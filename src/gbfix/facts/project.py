@@ -6,12 +6,13 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from gbfix.facts.entries import built, made_inputs
-from gbfix.facts.flow import Env, Flow, Function
-from gbfix.facts.infer import Evaluator, join, opaque
+from gbfix.facts.flow import Flow
+from gbfix.facts.infer import Evaluator
 from gbfix.facts.lattice import UNKNOWN, Kind, Value
 from gbfix.facts.liveness import Liveness
 from gbfix.facts.names import Names
 from gbfix.facts.params import annotation, parameters
+from gbfix.facts.values import Env, Function, join, opaque
 
 MAX_PASSES = 3
 MODULE_BASES = ("Module", "PreTrainedModel", "LightningModule", "ModuleList", "Sequential")
@@ -65,7 +66,9 @@ class ModuleFacts:
             self.functions[node.name] = node
         for info in self.classes.values():
             info.is_module = any(
-                base.rpartition(".")[2] in MODULE_BASES or base.startswith("torch.nn.") for c in self.mro(info) for base in c.bases
+                base.rpartition(".")[2] in MODULE_BASES or base.startswith("torch.nn.")
+                for c in self.mro(info)
+                for base in c.bases
             ) or ("forward" in info.methods and bool(info.bases))
 
     def mro(self, info: ClassFacts) -> list[ClassFacts]:
@@ -128,7 +131,9 @@ class ModuleFacts:
     def _analyse(self) -> None:
         top = Flow(self, self.tree, None)
         end = top.run({}) or {}
-        self._globals = {name: replace(value, constant=None, fresh=False) for name, value in end.items() if "." not in name}
+        self._globals = {
+            name: replace(value, constant=None, fresh=False) for name, value in end.items() if "." not in name
+        }
         for _ in range(MAX_PASSES):
             before = (dict(self._summaries), dict(self._passed), [dict(c.attributes) for c in self.classes.values()])
             self._pass()
@@ -162,15 +167,24 @@ class ModuleFacts:
                 value = annotation(self, statement.annotation, statement.target.id)
                 if value is not None:
                     info.attributes[statement.target.id] = value
-            elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant) and isinstance(statement.targets[0], ast.Name):
-                info.attributes[statement.targets[0].id] = Value(Kind.NONE if statement.value.value is None else Kind.SCALAR)
+            elif (
+                isinstance(statement, ast.Assign)
+                and isinstance(statement.value, ast.Constant)
+                and isinstance(statement.targets[0], ast.Name)
+            ):
+                info.attributes[statement.targets[0].id] = Value(
+                    Kind.NONE if statement.value.value is None else Kind.SCALAR
+                )
 
     def _function(self, function: Function, owner: ClassFacts | None, closure: Env) -> None:
         flow = Flow(self, function, owner)
         bound = owner is not None and id(function) in self.owners and not is_static(function)
         first = [*function.args.posonlyargs, *function.args.args][:1]
         flow.self_name = first[0].arg if bound and first else ("self" if owner is not None else "")
-        env = {**closure, **parameters(self, function, owner, self._passed.get(id(function), {}), bound and bool(first))}
+        env = {
+            **closure,
+            **parameters(self, function, owner, self._passed.get(id(function), {}), bound and bool(first)),
+        }
         end = flow.run(env)
         self.flows[id(function)] = flow
         self._summaries[id(function)] = flow.returns()
@@ -180,17 +194,34 @@ class ModuleFacts:
                     plain = replace(value, constant=None, fresh=False)
                     if value.kind is Kind.TENSOR:
                         attr = name.partition(".")[2]
-                        plain = replace(plain, dtype=f"d:self.{attr}", shape="()" if value.shape == "()" else f"s:self.{attr}")
+                        plain = replace(
+                            plain, dtype=f"d:self.{attr}", shape="()" if value.shape == "()" else f"s:self.{attr}"
+                        )
                     owner.attributes[name.partition(".")[2]] = plain
         if owner is not None and function.name != "__init__":
             for node in ast.walk(function):
-                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id == flow.self_name:
+                if (
+                    isinstance(node, ast.Attribute)
+                    and isinstance(node.ctx, ast.Store)
+                    and isinstance(node.value, ast.Name)
+                    and node.value.id == flow.self_name
+                ):
                     owner.attributes[node.attr] = _also_set(owner.attributes.get(node.attr), flow.values.get(id(node)))
         for nested, scope in flow.nested:
             stores = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-            unstable = {name for name in stores if sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(function)) > 1}
+            unstable = {
+                name
+                for name in stores
+                if sum(
+                    isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+                    for n in ast.walk(function)
+                )
+                > 1
+            }
             self.outer[id(nested)] = function
-            self._function(nested, owner, {name: UNKNOWN if name in unstable else value for name, value in scope.items()})
+            self._function(
+                nested, owner, {name: UNKNOWN if name in unstable else value for name, value in scope.items()}
+            )
 
     def summary(self, function: Function, owner: ClassFacts | None = None) -> Value:
         """What a function of this module gives back."""
@@ -207,13 +238,25 @@ def _also_set(known: Value | None, value: Value | None) -> Value:
     """An attribute that another method stores too: its kind holds only where both agree."""
     if known is None:
         return UNKNOWN
-    return replace(known, constant=None) if value is None or value.kind is known.kind else replace(known, constant=None, optional=True)
+    return (
+        replace(known, constant=None)
+        if value is None or value.kind is known.kind
+        else replace(known, constant=None, optional=True)
+    )
 
 
-def _join_passed(into: dict[str, Value], callee: Function, args: list[Value], keywords: dict[str, Value], bound: bool) -> None:
+def _join_passed(
+    into: dict[str, Value], callee: Function, args: list[Value], keywords: dict[str, Value], bound: bool
+) -> None:
     names = [a.arg for a in (*callee.args.posonlyargs, *callee.args.args)][1 if bound else 0 :]
     for name, value in (*zip(names, args, strict=False), *keywords.items()):
-        plain = replace(value, constant=None, dtype=None, shape="()" if value.shape == "()" else None, evidence=("what the module's own calls pass",))
+        plain = replace(
+            value,
+            constant=None,
+            dtype=None,
+            shape="()" if value.shape == "()" else None,
+            evidence=("what the module's own calls pass",),
+        )
         into[name] = join(into[name], plain) if name in into else plain
 
 
@@ -240,7 +283,9 @@ def _top_level(body: list[ast.stmt]) -> list[Function]:
         elif isinstance(node, ast.If):
             found += _top_level(node.body) + _top_level(node.orelse)
         elif isinstance(node, ast.Try):
-            found += _top_level(node.body) + [f for h in node.handlers for f in _top_level(h.body)] + _top_level(node.orelse)
+            found += (
+                _top_level(node.body) + [f for h in node.handlers for f in _top_level(h.body)] + _top_level(node.orelse)
+            )
     return found
 
 

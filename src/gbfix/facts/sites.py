@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gbfix.facts.compiled import Reach
@@ -60,7 +60,9 @@ def _of_function(flow: Flow, calls: Sequence[str], reach: Reach) -> Iterator[Sit
     def site(kind: str, node: ast.AST, parts: list[ast.expr], name: str = "") -> Site:
         certain = reach.certain and all(flow.values.get(id(part), UNKNOWN).certain for part in parts)
         why = reach.why if not reach.certain else "" if certain else "the tensor is inferred from its use"
-        return Site(kind, node, function, name, certain, why, parts[0] if parts and kind not in ("read", "call") else None)
+        return Site(
+            kind, node, function, name, certain, why, parts[0] if parts and kind not in ("read", "call") else None
+        )
 
     for statement in function.body:
         for node in (statement, *walk(statement)):
@@ -73,11 +75,10 @@ def _of_function(flow: Flow, calls: Sequence[str], reach: Reach) -> Iterator[Sit
                 if parts:
                     yield site("ternary", node, parts)
             elif isinstance(node, ast.Call) and id(node) in flow.values:
-                yield from _call(flow, node, calls, site)  # type: ignore[arg-type]
+                yield from _call(flow, node, calls, site)
 
 
-def _call(flow: Flow, node: ast.Call, calls: Sequence[str], site: object) -> Iterator[Site]:
-    assert callable(site)
+def _call(flow: Flow, node: ast.Call, calls: Sequence[str], site: Callable[..., Site]) -> Iterator[Site]:
     name = called_name(flow, node)
     if name and any(fnmatch.fnmatchcase(name, pattern) for pattern in calls):
         yield site("call", node, [], name)
@@ -88,7 +89,12 @@ def _call(flow: Flow, node: ast.Call, calls: Sequence[str], site: object) -> Ite
         op = flow.op(node)
         if op is not None and op.breaks:
             receiver = flow.values.get(id(node.func.value))
-            yield site("read", node, [node.func.value] if receiver is not None and receiver.kind is Kind.TENSOR else list(node.args[:1]), op.name.rpartition(".")[2])
+            yield site(
+                "read",
+                node,
+                [node.func.value] if receiver is not None and receiver.kind is Kind.TENSOR else list(node.args[:1]),
+                op.name.rpartition(".")[2],
+            )
 
 
 def called_name(flow: Flow, node: ast.Call) -> str:

@@ -100,6 +100,15 @@ def canary(value: torch.Tensor) -> torch.Tensor:
     return value * 2
 
 
+def warm_up() -> None:
+    """Load what compiling loads late, so that forks find it; not with an accelerator, whose start would forbid forks."""
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None or accelerator.current_accelerator() is not None:
+        return
+    torch.compile(canary, backend="aot_eager")(torch.ones(1, requires_grad=True))
+    torch._dynamo.reset()
+
+
 class Counting:
     """A backend that counts the graphs it is given."""
 

@@ -105,7 +105,6 @@ class Side:
                 args, kwargs = self.copy(0)
                 target.function(*args, **kwargs)
             call_s = time.perf_counter() - started
-        self.log = measure.attach()
         return {
             "inputs": len(self.inputs),
             "has_weights": bool(target.parameters),
@@ -190,10 +189,10 @@ class Side:
             args, kwargs = self.copy(0)
             target.function(*args, **kwargs)
         torch._dynamo.reset()
-        self.log = measure.attach()
+        log = measure.attach()
         backend = measure.Counting("eager")
         records = self.run(target, given, compiled_with(backend, target.function), "compiled, backend eager")
-        sites, recompiles = self.log.rows(), self.log.recompiles
+        sites, recompiles = log.rows(), log.recompiles
         self.at("on the exact break check")
         target.restore()
 
@@ -326,6 +325,7 @@ def main(number: int) -> None:
     if len(sys.argv) > 2 and sys.argv[2] == "side":
         serve_side(channel)
         return
+    measure.warm_up()
     for request, descriptor in channel.requests():
         if request["do"] == "fork":
             assert descriptor is not None
