@@ -39,7 +39,7 @@ class Log(logging.Handler):
             return
         place, gb_id = PLACE.search(text), GB_ID.search(text)
         if place:
-            path = re.sub(r".*/(?=transformers/|torch/)", "", place[1])
+            path = re.sub(r".*/(?=transformers/|torch/)|.*/(?=[^/]+$)", "", place[1], count=1)
             self.sites[(path, gb_id[1].upper() if gb_id else "", int(place[2]))] = None
 
 

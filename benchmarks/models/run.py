@@ -60,13 +60,20 @@ def rewrite(gbfix: str, installed: Path, patched: Path, jobs: int | None) -> dic
     changed = [str(path) for path in files(patched) if not filecmp.cmp(installed / path, patched / path, shallow=False)]
     for path in changed:
         compile((patched / path).read_bytes(), path, "exec")
+    found = json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
     return {
         "command": f"gbfix --fix --unsafe-fixes --isolated {PACKAGE}",
         "exit_code": done.returncode,
         "seconds": round(seconds, 1),
         "files": len(files(installed)),
+        "summary": found.get("summary"),
+        "errors": [_error(error, patched.parent) for error in found.get("errors", [])],
         "changed": changed,
     }
+
+
+def _error(error: dict[str, Any], folder: Path) -> str:
+    return f"{str(error['filename']).removeprefix(f'{folder}/')}: {error['message']}"
 
 
 def measure(python: str, row: str, dump: Path, library: Path | None, *options: str) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Outcome:
     """What came of one file.
 
     `fixed` are findings whose fix was applied, `left` the rest, both with positions in the original text; `remaining` is
-    `left` with positions in `source`, the new text. `source` equals `original` when nothing changed.
+    `left` with positions in `source`, the new text. `source` equals `original` when nothing changed. `rules` and `unsafe` are
+    what the run was given, so that it can be repeated.
     """
 
     path: str
@@ -36,6 +37,8 @@ class Outcome:
     left: tuple[Finding, ...]
     troubles: tuple[Trouble, ...]
     remaining: tuple[Finding, ...] = ()
+    rules: tuple[type[Rule], ...] = ()
+    unsafe: bool = False
 
 
 def run(
@@ -56,18 +59,17 @@ def run(
         text, encoding = decode(source)
         facts = ModuleFacts(text, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Outcome(path, source, source, (), (), (_unreadable(path, error),))
+        return Outcome(path, source, source, (), (), (_unreadable(path, error),), (), tuple(rules), unsafe)
     work = _Work(path, rules, unsafe, skip)
     new = work.run(facts, fix)
     troubles = tuple(work.troubles)
     if new is None:
-        return Outcome(path, source, source, (), work.first, troubles, work.first)
+        return Outcome(path, source, source, (), work.first, troubles, work.first, tuple(rules), unsafe)
     back = _line_map(text, new)
-    left = tuple(
-        sorted((replace(f, line=back(f.line), end_line=back(f.end_line)) for f in work.left), key=lambda f: f.key)
-    )
+    left = tuple(sorted((_moved(f, back) for f in work.left), key=lambda f: f.key))
     fixed = tuple(sorted(work.fixed, key=lambda f: f.key))
-    return Outcome(path, source, source if new == text else new.encode(encoding), fixed, left, troubles, work.left)
+    result = source if new == text else new.encode(encoding)
+    return Outcome(path, source, result, fixed, left, troubles, work.left, tuple(rules), unsafe)
 
 
 def applies(finding: Finding, *, unsafe: bool) -> bool:
@@ -119,40 +121,39 @@ class _Work:
     def run(self, facts: ModuleFacts, fix: bool) -> str | None:
         """The text at the fixed point, None when the fixes went wrong (then troubles say why)."""
         original, text = facts.text, facts.text
+        covered: list[Finding] = []
         for number in range(MAX_PASSES + 1):
             context, findings = self._findings(facts)
             if number == 0:
                 self.first = findings
             self.left = findings
+            self.fixed += [f for f in covered if f.fingerprint not in {g.fingerprint for g in findings}]
             chosen = self._choose(findings) if fix else []
             if not chosen:
                 return text
             if number == MAX_PASSES:
-                codes = ", ".join(sorted({f.code for f in chosen}))
-                self.troubles.append(
-                    Trouble(
-                        self.path,
-                        "unstable",
-                        f"fixes still change the file after {MAX_PASSES} passes ({codes}); file left unchanged",
-                    )
-                )
+                self._failed("unstable", f"fixes still change the file after {MAX_PASSES} passes", chosen)
                 return None
             edits = [edit for finding in chosen if finding.fix is not None for edit in finding.fix.edits]
             before, text = text, self._with_imports(context, apply(text, edits), chosen)
             try:
                 facts = ModuleFacts(text, self.path)
             except (SyntaxError, ValueError) as error:
-                codes = ", ".join(sorted({f.code for f in chosen}))
-                self.troubles.append(
-                    Trouble(self.path, "internal", f"a fix of {codes} does not parse ({error}); file left unchanged")
-                )
+                self._failed("internal", f"a fix does not parse ({error})", chosen)
                 return None
             back = _line_map(original, before)
+            covered = [
+                _moved(replace(f, fix=by.fix, declined=""), back) for f in findings if (by := _coverer(f, chosen))
+            ]
             for finding in chosen:
-                self.fixed.append(replace(finding, line=back(finding.line), end_line=back(finding.end_line)))
+                self.fixed.append(_moved(finding, back))
                 base, index = self._indices[finding.fingerprint]
                 self._applied.setdefault(base, set()).add(index)
         raise AssertionError("unreachable")
+
+    def _failed(self, kind: str, message: str, chosen: Sequence[Finding]) -> None:
+        codes = ", ".join(sorted({f.code for f in chosen}))
+        self.troubles.append(Trouble(self.path, kind, f"{message} ({codes}); file left unchanged"))
 
     def _choose(self, findings: Sequence[Finding]) -> list[Finding]:
         chosen: list[Finding] = []
@@ -244,6 +245,23 @@ def _suppressed(facts: ModuleFacts, finding: Finding) -> bool:
             if not codes or {finding.code, finding.name, *finding.gb_ids} & set(codes):
                 return True
     return False
+
+
+def _moved(finding: Finding, back: Callable[[int], int]) -> Finding:
+    """The finding at its lines in the original text."""
+    return replace(finding, line=back(finding.line), end_line=back(finding.end_line))
+
+
+def _coverer(finding: Finding, chosen: Sequence[Finding]) -> Finding | None:
+    """The chosen finding whose fix rewrites the text in which another finding lies."""
+    if finding in chosen:
+        return None
+    start, end = (finding.line, finding.column), (finding.end_line, finding.end_column)
+    for other in chosen:
+        for edit in other.fix.edits if other.fix is not None else ():
+            if (edit.line, edit.column) <= start and end <= (edit.end_line, edit.end_column):
+                return other
+    return None
 
 
 def _line_map(old: str, new: str) -> Callable[[int], int]:

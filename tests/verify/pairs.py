@@ -412,6 +412,24 @@ RIGHT = (
         """,
     ),
     Pair(
+        "in_place_kept",
+        """
+        def step(x):
+            if x.sum() > 0:
+                y = x * 2
+            else:
+                y = x * 3
+            x += 1
+            return y
+        """,
+        """
+        def step(x):
+            y = torch.where(x.sum() > 0, x * 2, x * 3)
+            x += 1
+            return y
+        """,
+    ),
+    Pair(
         "exact_comparison",
         """
         def step(x):

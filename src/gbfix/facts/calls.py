@@ -30,7 +30,8 @@ CASTS = {
 }  # fmt: skip
 CONTAINERS = {"torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential"}
 LIKE = {
-    "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor",
+    "zeros_like", "ones_like", "full_like", "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "new_empty",
+    "new_tensor",
 }  # fmt: skip
 FLOAT_CONSTRUCTORS = {"zeros", "ones", "empty", "rand", "randn", "linspace"}
 

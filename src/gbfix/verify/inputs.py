@@ -37,6 +37,12 @@ MUTATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "with one NaN": with_one(math.nan, 0),
     "with one inf": with_one(math.inf, -1),
 }
+MODES = {
+    "plain": "",
+    "no_grad": " under no_grad",
+    "grad": " with gradients",
+    "saved": " with gradients through saved inputs",
+}
 EXTREME = ("with one NaN", "with one inf")
 
 
@@ -61,8 +67,7 @@ class Case:
         changed = f"input {self.index + 1}"
         if self.mutator:
             changed += f" with weights {self.mutator}" if self.weights else f" {self.mutator}"
-        said = {"plain": "", "no_grad": " under no_grad", "grad": " with gradients", "saved": " with gradients"}
-        return changed + said[self.mode]
+        return changed + MODES[self.mode]
 
     @property
     def is_extreme(self) -> bool:

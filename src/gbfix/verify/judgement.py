@@ -317,9 +317,10 @@ class Judgement:
         found = judge.blamed(*rows, soft_output=self.soft_output)
         if any(item.hard for item in found):
             self.refute(found, set())
-        dropped = [item for item in found if item.aspect in ("stdout", "log")]
-        if dropped and self.soft_output and dropped[0].message not in self.warnings:
-            self.warnings.append(f"{dropped[0].message} once compiled")
+        for item in found:
+            warning = f"{item.message} once compiled"
+            if self.soft_output and item.aspect in ("stdout", "log") and warning not in self.warnings:
+                self.warnings.append(warning)
         self.soft += found
 
     # Time.
