@@ -19,12 +19,12 @@ class ConvFrontEnd(nn.Module):
         self.conv2 = nn.Conv1d(d_model, d_model, kernel_size=3, stride=2, padding=1)
 
     def forward(self, features):
-        peak = features.abs().max()
-        # quiet recordings are brought up to full scale, loud ones are left as they are
-        if peak < 1.0:
-            features = features * 8.0
+        if features.abs().max() > 1.0:
+            # loud recordings are limited softly
+            features = torch.tanh(features)
+            features = features * 2.0
         else:
-            features = features * 1.0
+            features = features * 8.0
         hidden = F.gelu(self.conv1(features))
         hidden = F.gelu(self.conv2(hidden))
         return hidden.transpose(1, 2)

@@ -20,12 +20,15 @@ EDITS = (
 """,
     ),
     (
-        """        if peak < 1.0:
-            features = features * 8.0
+        """        if features.abs().max() > 1.0:
+            # loud recordings are limited softly
+            features = torch.tanh(features)
+            features = features * 2.0
         else:
-            features = features * 1.0
+            features = features * 8.0
 """,
-        """        features = torch.where(peak < 1.0, features * 8.0, features * 1.0)
+        """        is_loud = features.abs().max() > 1.0
+        features = torch.where(is_loud, torch.tanh(features) * 2.0, features * 8.0)
 """,
     ),
     ("        logger.debug(", "        if not torch.compiler.is_compiling():\n            logger.debug("),

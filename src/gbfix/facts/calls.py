@@ -41,8 +41,7 @@ def evaluate(self: Evaluator, node: ast.Call, env: Env) -> Value:
     func = node.func
     dotted = self.module.names.dotted(func)
     receiver = self.eval(func.value, env) if isinstance(func, ast.Attribute) and dotted is None else None
-    if receiver is None and not isinstance(func, (ast.Name, ast.Attribute)):
-        self.eval(func, env)
+    called = self.eval(func, env) if not isinstance(func, (ast.Name, ast.Attribute)) else UNKNOWN
     args = [self.eval(arg, env) for arg in node.args]
     keywords = {keyword.arg or "**": self.eval(keyword.value, env) for keyword in node.keywords}
     if dotted is not None:
@@ -51,7 +50,7 @@ def evaluate(self: Evaluator, node: ast.Call, env: Env) -> Value:
         return _named(self, node, func.id, args, keywords, env)
     if isinstance(func, ast.Attribute) and receiver is not None:
         return _method(self, node, func, receiver, args, keywords, env)
-    return UNKNOWN
+    return _call_module(self, node, called, args) if called.kind is Kind.MODULE else UNKNOWN
 
 
 def _dotted(self: Evaluator, node: ast.Call, dotted: str, args: list[Value], keywords: dict[str, Value]) -> Value:

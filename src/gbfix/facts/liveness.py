@@ -83,6 +83,8 @@ class Liveness:
             return set(loop[0]) if loop else live
         if isinstance(node, ast.Continue):
             return set(loop[1]) if loop else live
+        if isinstance(node, ast.Delete):
+            return live | reads(node) | targets(node)
         killed = targets(node) if isinstance(node, (ast.Assign, ast.AnnAssign)) else set()
         return (live - killed) | reads(node)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ctypes
 import faulthandler
 import functools
 import io
@@ -287,12 +288,19 @@ def fork(number: int, log: str, channel: Channel) -> int:
     try:
         channel.socket.close()
         os.setsid()
+        die_with_parent()
         redirect(log)
         serve_side(Channel(number))
         status = 0
     finally:
         sys.stderr.flush()
         os._exit(status)
+
+
+def die_with_parent() -> None:
+    """Ask Linux to kill this process when the one it was forked from ends; a hang must not outlive gbfix."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def redirect(log: str) -> None:
