@@ -110,7 +110,7 @@ def _works_on_tensors(facts: ModuleFacts, function: Function) -> bool:
         and HOST_NAME.match(facts.outer[id(function)].name)
     ):
         return False
-    for node in ast.walk(function):
+    for node in facts.nodes(function):
         if isinstance(node, ast.Call):
             if facts.names.dotted(node.func) in HOST_CALLS:
                 return False
@@ -121,5 +121,5 @@ def _works_on_tensors(facts: ModuleFacts, function: Function) -> bool:
     return any(
         isinstance(node, ast.Name) and node.id in arguments and (value := flow.values.get(id(node))) is not None
         and value.kind is Kind.TENSOR and value.certain and any(f"`{node.id}`" in reason for reason in value.evidence)
-        for node in ast.walk(function)
+        for node in facts.nodes(function)
     )  # fmt: skip

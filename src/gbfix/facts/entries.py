@@ -65,7 +65,7 @@ def entries(facts: ModuleFacts) -> list[tuple[Function, str]]:
             )
             if dotted in ("torch.compile", "torch._dynamo.optimize") or partial:
                 found.append((function, "decorated with torch.compile"))
-    for node in ast.walk(facts.tree):
+    for node in facts.nodes(facts.tree):
         if (
             isinstance(node, ast.Call)
             and facts.names.dotted(node.func) in ("torch.compile", "torch.export.export", "torch._dynamo.explain")
@@ -133,7 +133,7 @@ def _class_of(facts: ModuleFacts, node: ast.expr, seen: set[str]) -> ClassFacts 
 
 def _assigned(facts: ModuleFacts, name: str) -> list[ast.expr]:
     found: list[ast.expr] = []
-    for node in ast.walk(facts.tree):
+    for node in facts.nodes(facts.tree):
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
             found.append(node.value)
     return found

@@ -252,7 +252,7 @@ class Flow(Evaluator):
 
     def returns(self) -> Value:
         """What the function gives back; a generator gives something unknown."""
-        if any(isinstance(child, (ast.Yield, ast.YieldFrom)) for child in ast.walk(self.function)):
+        if any(isinstance(child, (ast.Yield, ast.YieldFrom)) for child in self.module.nodes(self.function)):
             return UNKNOWN
         value = self.returned if self.returned is not None else Value(Kind.NONE)
         return replace(value, fresh=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from gbfix.facts.entries import built, made_inputs
@@ -40,6 +41,7 @@ class ModuleFacts:
         _columns_to_characters(self.tree, self.lines)
         self.names = Names(self.tree)
         self.uses_numpy = any(full.split(".")[0] == "numpy" for full in self.names.aliases.values())
+        self._nodes: dict[int, list[ast.AST]] = {}
         self.functions: dict[str, Function] = {}
         self.classes: dict[str, ClassFacts] = {}
         self.owners: dict[int, ClassFacts] = {}
@@ -55,7 +57,7 @@ class ModuleFacts:
     # -- structure
 
     def _index(self) -> None:
-        for node in ast.walk(self.tree):
+        for node in self.nodes(self.tree):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(self.names.dotted(b) or (b.id if isinstance(b, ast.Name) else "") for b in node.bases)
                 methods = {m.name: m for m in node.body if isinstance(m, (ast.FunctionDef, ast.AsyncFunctionDef))}
@@ -199,7 +201,7 @@ class ModuleFacts:
                         )
                     owner.attributes[name.partition(".")[2]] = plain
         if owner is not None and function.name != "__init__":
-            for node in ast.walk(function):
+            for node in self.nodes(function):
                 if (
                     isinstance(node, ast.Attribute)
                     and isinstance(node.ctx, ast.Store)
@@ -207,25 +209,25 @@ class ModuleFacts:
                     and node.value.id == flow.self_name
                 ):
                     owner.attributes[node.attr] = _also_set(owner.attributes.get(node.attr), flow.values.get(id(node)))
-        for nested, scope in flow.nested:
-            stores = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-            unstable = {
-                name
-                for name in stores
-                if sum(
-                    isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
-                    for n in ast.walk(function)
-                )
-                > 1
-            }
-            self.outer[id(nested)] = function
-            self._function(
-                nested, owner, {name: UNKNOWN if name in unstable else value for name, value in scope.items()}
+        if flow.nested:
+            stores = Counter(
+                n.id for n in self.nodes(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
             )
+            for nested, scope in flow.nested:
+                self.outer[id(nested)] = function
+                self._function(
+                    nested, owner, {name: UNKNOWN if stores[name] > 1 else value for name, value in scope.items()}
+                )
 
     def summary(self, function: Function, owner: ClassFacts | None = None) -> Value:
         """What a function of this module gives back."""
         return self._summaries.get(id(function), UNKNOWN)
+
+    def nodes(self, function: ast.AST) -> list[ast.AST]:
+        """Every node below a function, nested functions included; walked once."""
+        if id(function) not in self._nodes:
+            self._nodes[id(function)] = list(ast.walk(function))
+        return self._nodes[id(function)]
 
     def liveness(self, function: Function) -> Liveness:
         """The names live after each statement of a function."""
