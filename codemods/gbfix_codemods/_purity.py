@@ -79,6 +79,7 @@ GATED = {
     "pow",
     *FILLS,
 }
+BOOL = {"any", "all", "logical_and", "logical_or", "logical_not", "logical_xor", "where", "numel", "view", "reshape", "unsqueeze", "squeeze", "expand"}
 EMPTY = {"max", "min", "amax", "amin", "argmax", "argmin"}
 LIKE = {"zeros_like", "ones_like", "full_like", "empty_like"}
 
@@ -165,6 +166,8 @@ def _binary(context: Context, node: ast.BinOp, effects: Effects) -> None:
         ):
             raise Decline(f"`{context.text(node)}` can raise where its arm is not taken")
         return
+    if isinstance(node.op, (ast.Sub, ast.Mod, ast.FloorDiv, ast.Pow)) and "bool" in (left.dtype, right.dtype):
+        raise Decline(f"`{context.text(node)}` raises for bool tensors where its arm is not taken")
     if isinstance(node.op, ast.MatMult):
         raise Decline(
             f"an arm runs a matrix product (`{context.text(node)}`), which torch.where would always run; torch.cond runs one arm"
@@ -191,6 +194,8 @@ def _subscript(context: Context, node: ast.Subscript, effects: Effects) -> None:
     base = context.value(node.value)
     inspect(context, node.value, effects)
     if base.kind is Kind.TENSOR:
+        if base.is_zero_dim:
+            raise Decline(f"`{context.text(node)}` indexes a 0-dim tensor")
         for part in node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]:
             if isinstance(part, ast.Slice) or (
                 isinstance(part, ast.Constant) and (part.value is None or part.value is Ellipsis)
@@ -261,15 +266,20 @@ def _operator(context: Context, node: ast.Call, op: Op, effects: Effects) -> Non
         _gate(context, node, name, effects)
     if name not in TOTAL | CASTS:
         effects.partial.add(name)
+        if any(context.value(o).dtype == "bool" for o in _operands(context, node)) and name not in BOOL:
+            raise Decline(f"`{context.text(node.func)}` may not accept bool tensors where its arm is not taken")
     if "view" in traits and name not in CASTS and (node.args or node.keywords):
         effects.unsafe.append(f"`{context.text(node.func)}` runs on both paths")
 
 
+def _operands(context: Context, node: ast.Call) -> list[ast.expr]:
+    """The receiver of a method, and the positional arguments."""
+    method = isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None
+    return [*([node.func.value] if method and isinstance(node.func, ast.Attribute) else []), *node.args]
+
+
 def _gate(context: Context, node: ast.Call, name: str, effects: Effects) -> None:
-    operands = [
-        *([node.func.value] if isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None else []),
-        *node.args,
-    ]
+    operands = _operands(context, node)
     tensors = [o for o in operands if context.value(o).kind is Kind.TENSOR]
     if name not in GATED or not tensors:
         raise Decline(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,14 +20,17 @@ pytestmark = pytest.mark.runtime
 
 
 class BranchOnSum(Rule):
-    """Rewrite two-armed assignments; those to a name that starts with `bad` come out wrong."""
+    """Rewrite two-armed assignments; those to a name that starts with `bad` come out wrong, a ternary inside is lost."""
 
     code = "GBF990"
     gb_ids = ("GB0170",)
-    kinds = ("branch",)
+    kinds = ("branch", "ternary")
 
     def check(self, site: Site) -> Iterator[Finding]:
         node = site.node
+        if isinstance(node, ast.IfExp):
+            yield self.report(site, "ternary", declined="not alone")
+            return
         assert isinstance(node, ast.If)
         taken, other = node.body[0], node.orelse[0]
         assert isinstance(taken, ast.Assign)
@@ -36,6 +40,7 @@ class BranchOnSum(Rule):
         if name.startswith("bad"):
             arms.reverse()
         text = f"{name} = torch.where({ast.unparse(node.test)}, {', '.join(arms)})"
+        text = re.sub(r"\(3 if .* else 4\)", "4", text)
         edits = (self.context.replace(node, text),)
         yield self.report(site, "branch", Fix("select", edits, Applicability.SAFE, "where"))
 
@@ -101,6 +106,14 @@ def test_the_wrong_fix_is_dropped(settle) -> None:
     assert left.declined.startswith("fix dropped: outputs differ after the rewrite (max abs")
     assert outcome.source.count(b"torch.where") == 4
     assert b"if x.sum() > 2:\n        bad = x * 2" in outcome.source
+
+
+def test_findings_under_one_fix_stand_and_fall_together(settle) -> None:
+    nested = model("bad", "a").replace(b"bad = x * 3", b"bad = x * (3 if x.min() > 0 else 4)")
+    settled = settle(nested)
+    assert [fix.verdict for fix in settled.report.fixes] == ["refuted", "refuted", "accepted"]
+    assert len(settled.outcomes[0].left) == 2
+    assert settled.outcomes[0].source.count(b"torch.where") == 1
 
 
 def test_nothing_holds(settle) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gbfix import engine
 from gbfix.engine import Outcome
-from gbfix.rule import Finding, Rule
+from gbfix.rule import Finding, Fix, Rule
 from gbfix.verify.judgement import Progress, Verification
 from gbfix.verify.session import Session
 from gbfix.verify.verdict import ACCEPTED, INCONCLUSIVE, REFUTED, FixVerdict, VerifyReport
@@ -103,22 +103,27 @@ class Search:
             for path in sorted(self.changed)
             for finding in self.changed[path].fixed
         }
+        # One fix may cover several findings: they stand and fall together, the first one speaks for all.
+        by_fix: dict[tuple[str, Fix | None], list[Key]] = {}
+        for key, finding in self.fixes.items():
+            by_fix.setdefault((key[0], finding.fix), []).append(key)
+        self.together = {keys[0]: keys for keys in by_fix.values()}
         self.rerun: dict[tuple[str, frozenset[str]], Outcome] = {}
 
     def run(self) -> VerifyReport:
         """Judge everything; where that is refuted, find and drop what is at fault; the report on what is left."""
-        report = self.judge(self.fixes)
+        report = self.judge(self.together)
         first = report
         if report.verdict == REFUTED:
             while report.verdict == REFUTED and self.attempts < ATTEMPTS:
-                kept = self.good(list(self.fixes.keys() - self.dropped), report, breaks=report.culprit == "breaks")
+                kept = self.good(list(self.together.keys() - self.dropped), report, breaks=report.culprit == "breaks")
                 if not kept:
                     break
                 report = self.judge(kept)
         if report.verdict == INCONCLUSIVE:
-            self.drop(self.fixes, f"not verified: {report.reason}")
+            self.drop(self.together, f"not verified: {report.reason}")
         elif report.verdict == REFUTED:
-            self.drop(self.fixes, report.reason)
+            self.drop(self.together, report.reason)
         else:
             self.drop_unseen(report)
         if len(self.dropped) == len(self.fixes) and report.verdict == ACCEPTED:
@@ -132,15 +137,16 @@ class Search:
     def drop(self, keys: Iterable[Key], reason: str) -> None:
         """Drop fixes; the first reason stays."""
         for key in keys:
-            self.dropped.setdefault(key, reason)
+            for covered in self.together[key]:
+                self.dropped.setdefault(covered, reason)
 
     def drop_unseen(self, report: VerifyReport) -> None:
         """Drop fixes of which nothing is known: their file is never imported, or no input runs their line."""
         missed = {(place.path, place.line) for place in report.unreached}
-        for key, finding in self.fixes.items():
+        for key in self.together:
             if key[0] in report.unserved:
                 self.drop([key], f"not verified: {report.entry} does not import {key[0]}")
-            elif (key[0], finding.line) in missed:
+            elif (key[0], self.fixes[key].line) in missed:
                 self.drop([key], "not verified: no input runs this line")
 
     def good(self, keys: list[Key], refuted: VerifyReport, *, breaks: bool) -> list[Key]:
@@ -170,9 +176,10 @@ class Search:
     def judge(self, keys: Iterable[Key], *, breaks: bool = True, time: bool | None = None) -> VerifyReport:
         """The verdict on the files with only these fixes."""
         self.attempts += 1
-        kept = set(keys)
+        chosen = list(keys)
+        kept = {covered for key in chosen for covered in self.together[key]}
         if self.attempts > 1:
-            self.progress(f"attempt {self.attempts}: {len(kept)} of {len(self.fixes)} fixes")
+            self.progress(f"attempt {self.attempts}: {len(chosen)} of {len(self.together)} fixes")
         sources = {
             path: self.with_only(path, {key[1] for key in kept if key[0] == path}).source for path in self.changed
         }
