@@ -55,12 +55,8 @@ def merge(name: str, values: list[Value], effects: list[Effects], claim: Claim, 
         claim.add("gradients of parameters that were None become zeros")
     if not all(v.certain for v in tensors):
         claim.add("a tensor is inferred from its use")
-    if len({frozenset(e.partial) for e in effects}) > 1 and not all(_numeric(v.dtype) for v in tensors):
+    if len({frozenset(e.partial) for e in effects}) > 1:
         claim.add("an operator of one path may not accept the dtype")
-
-
-def _numeric(dtype: str | None) -> bool:
-    return dtype is not None and (dtype in terms.FLOATS or dtype in terms.INTS)
 
 
 def _dtypes(name: str, tensors: list[Value], claim: Claim) -> None:

@@ -61,7 +61,10 @@ def predicate(context: Context, operands: list[ast.expr], *, always: bool = True
     With `always`, the first operand is evaluated whatever happens, so it may raise or draw random numbers as it did before.
     """
     parts = [_tensor(context, operand, free=always and index == 0) for index, operand in enumerate(operands)]
-    return _joined(context, "logical_and", parts)
+    whole = _joined(context, "logical_and", parts)
+    if not whole.proven and not (always and len(parts) == 1 and not isinstance(operands[0], ast.BoolOp)):
+        whole.reasons.append("a test with several elements raises on every path")
+    return whole
 
 
 def _joined(context: Context, name: str, parts: list[Predicate]) -> Predicate:
@@ -172,6 +175,8 @@ def _inspect(context: Context, node: ast.expr, free: bool) -> list[str]:
     effects = Effects()
     if not free:
         inspect(context, node, effects)
+        if effects.partial:
+            effects.unsafe.append(f"`{context.text(node)}` may not accept the dtype and is now always computed")
     return effects.unsafe
 
 

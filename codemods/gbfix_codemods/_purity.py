@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gbfix.facts import terms
 from gbfix.facts.lattice import Kind, Op
 from gbfix.rule import Context
 
@@ -22,21 +23,10 @@ PURE_TORCH = {
 }
 # Pointwise operators that accept every dtype, so that they cannot raise in one arm only. Source: torch/_refs/__init__.py, torch 2.13.
 TOTAL = {
-    "sin",
-    "cos",
-    "tan",
-    "tanh",
-    "sigmoid",
-    "exp",
-    "where",
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "square",
-    "mul",
-    "add",
-    "sum",
-}
+    "sin", "cos", "tan", "tanh", "sigmoid", "exp", "where", "zeros_like", "ones_like", "full_like", "square", "mul", "add", "sum", "any", "all",
+    "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "logical_xor", "eq", "ne", "unsqueeze", "squeeze", "view", "reshape",
+    "expand",
+}  # fmt: skip
 CASTS = {
     "to",
     "float",
@@ -79,13 +69,24 @@ GATED = {
     "pow",
     *FILLS,
 }
-BOOL = {"any", "all", "logical_and", "logical_or", "logical_not", "logical_xor", "where", "numel", "view", "reshape", "unsqueeze", "squeeze", "expand"}
 EMPTY = {"max", "min", "amax", "amin", "argmax", "argmin"}
 LIKE = {"zeros_like", "ones_like", "full_like", "empty_like"}
 
 
 class Decline(Exception):
     """A rewrite is not possible; the message says why."""
+
+
+def numeric(dtype: str | None) -> bool:
+    """Whether a dtype term is proven floating point or integer, which arithmetic accepts."""
+    return dtype in terms.FLOATS or dtype in terms.INTS
+
+
+def _refuses(effects: Effects, operator: str, *dtypes: str | None) -> None:
+    """Note an operator that some dtypes refuse, with the operands' dtypes, unless they are proven to be accepted."""
+    never_bool = all(numeric(d) or (d or "").startswith(("float(", "num(")) for d in dtypes)
+    if not (never_bool if operator in ("Sub", "USub", "Div", "Pow") else all(map(numeric, dtypes))):
+        effects.partial.add(f"{operator}({', '.join(map(str, dtypes))})")
 
 
 @dataclass
@@ -140,7 +141,7 @@ def _attribute(context: Context, node: ast.Attribute, effects: Effects) -> None:
 
 def _unary(context: Context, node: ast.UnaryOp, effects: Effects) -> None:
     if isinstance(node.op, (ast.USub, ast.Invert)) and context.value(node.operand).kind is Kind.TENSOR:
-        effects.partial.add(type(node.op).__name__)
+        _refuses(effects, type(node.op).__name__, context.value(node.operand).dtype)
     inspect(context, node.operand, effects)
 
 
@@ -187,7 +188,8 @@ def _binary(context: Context, node: ast.BinOp, effects: Effects) -> None:
         node.op,
         (ast.Sub, ast.Div, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift, ast.FloorDiv, ast.Mod),
     ):
-        effects.partial.add(type(node.op).__name__)
+        dtypes = [v.dtype for v in (left, right) if v.kind is Kind.TENSOR]
+        _refuses(effects, type(node.op).__name__, *dtypes)
 
 
 def _subscript(context: Context, node: ast.Subscript, effects: Effects) -> None:
@@ -265,8 +267,8 @@ def _operator(context: Context, node: ast.Call, op: Op, effects: Effects) -> Non
     if "nan_grad" in traits:
         _gate(context, node, name, effects)
     if name not in TOTAL | CASTS:
-        effects.partial.add(name)
-        if any(context.value(o).dtype == "bool" for o in _operands(context, node)) and name not in BOOL:
+        _refuses(effects, name, *(context.value(o).dtype for o in _operands(context, node)))
+        if any(context.value(o).dtype == "bool" for o in _operands(context, node)):
             raise Decline(f"`{context.text(node.func)}` may not accept bool tensors where its arm is not taken")
     if "view" in traits and name not in CASTS and (node.args or node.keywords):
         effects.unsafe.append(f"`{context.text(node.func)}` runs on both paths")

@@ -53,7 +53,7 @@ class Select:
 
     def write(self) -> list[str]:
         """The lines that replace the statement. Raises Decline."""
-        merged = self._choice(self.choice, {}, [], keep=self.returns)
+        merged = self._choice(self.choice, {}, [], frozenset(), keep=self.returns)
         if self.returns:
             self._write_return(merged)
         else:
@@ -63,7 +63,13 @@ class Select:
     # -- values
 
     def _choice(
-        self, choice: Choice, names: dict[str, str], taken: list[tuple[str, bool]], *, keep: bool
+        self,
+        choice: Choice,
+        names: dict[str, str],
+        taken: list[tuple[str, bool]],
+        partial: frozenset[str],
+        *,
+        keep: bool,
     ) -> dict[Key, Tree]:
         operands = self.operands if choice is self.choice and self.operands is not None else [choice.test]
         test = self._renamed_predicate(operands, names, always=not taken)
@@ -77,17 +83,19 @@ class Select:
             name = self.context.fresh_name(self.function, "pred")
             self._line(f"{name} = {standalone(test.text)}")
             test = replace(test, text=name)
-        then = self._path(choice.then, names, [*taken, (test.text, True)], keep=False)
+        then = self._path(choice.then, names, [*taken, (test.text, True)], partial, keep=False)
         for key, tree in then.items():
             if tail and reads(ast.parse(f"({tree.text(self.context)})")) & tail:
                 name = self.context.fresh_name(self.function, "early")
                 self._line(f"{name} = {standalone(tree.text(self.context))}")
                 then[key] = tree.named(name)
-        other = self._path(choice.other, names, [*taken, (test.text, False)], keep=keep)
+        other = self._path(choice.other, names, [*taken, (test.text, False)], partial, keep=keep)
         result: dict[Key, Tree] = {}
         for key in dict.fromkeys((*then, *other)):
             result[key] = Tree(
-                test.text, then.get(key) or self._unchanged(key, names), other.get(key) or self._unchanged(key, names)
+                test.text,
+                then.get(key) or self._unchanged(key, names, partial),
+                other.get(key) or self._unchanged(key, names, partial),
             )
         return result
 
@@ -97,34 +105,40 @@ class Select:
         return predicate(self.context, operands, always=always)
 
     def _path(
-        self, path: Path, names: Mapping[str, str], taken: list[tuple[str, bool]], *, keep: bool
+        self,
+        path: Path,
+        names: Mapping[str, str],
+        taken: list[tuple[str, bool]],
+        partial: frozenset[str],
+        *,
+        keep: bool,
     ) -> dict[Key, Tree]:
+        """The values at the ends of a path. `partial` are the operators run before on it that some dtypes refuse."""
         names = dict(names)
         found: dict[Key, Tree] = {}
         for index, assign in enumerate(path.assigns):
+            again, used = self._later(path, index, assign.name)
+            merged = assign.name in self.names and not again
+            if not (merged or used or keep):
+                continue
             effects = Effects()
             text = self._value(assign.value, names, taken, effects)
+            partial |= effects.partial
             value = self.context.value(assign.value)
             if assign.augmented:
                 text, value = self._augmented(assign, text, names)
-            later = path.assigns[index + 1 :]
-            again = any(a.name == assign.name for a in later) or (
-                path.choice is not None and assign.name in path.choice.then.names() | path.choice.other.names()
-            )
-            used = self._used_later(path, index, assign.name)
-            if assign.name in self.names and not again and not used:
+            if used or not merged:
+                self._comment_of(assign.statement)
+                target = assign.name if keep else self._target(assign.name)
+                names[assign.name] = target
+                if target == assign.name:
+                    del names[assign.name]
+                self._line(f"{target} = {standalone(text)}")
+                text = target
+            if merged:
                 found[assign.name] = Tree.leaf(text, value, effects)
-                continue
-            self._comment_of(assign.statement)
-            target = assign.name if keep else self._target(assign.name)
-            names[assign.name] = target
-            if target == assign.name:
-                del names[assign.name]
-            self._line(f"{target} = {standalone(text)}")
-            if assign.name in self.names and not again:
-                found[assign.name] = Tree.leaf(target, value, effects)
         if path.choice is not None:
-            found.update(self._choice(path.choice, names, taken, keep=keep))
+            found.update(self._choice(path.choice, names, taken, partial, keep=keep))
         elif path.returned is not None:
             parts = path.returned.elts if self._width and isinstance(path.returned, ast.Tuple) else [path.returned]
             for number, part in enumerate(parts):
@@ -133,12 +147,15 @@ class Select:
                 if isinstance(part, ast.Name) and part.id in self.before and part.id not in path.names():
                     value = replace(self.before[part.id], fresh=False)
                 found[number] = Tree.leaf(self._value(part, names, taken, effects), value, effects)
+        for tree in found.values():
+            for leaf in tree.leaves():
+                leaf.effects.partial |= partial
         return found
 
-    def _unchanged(self, key: Key, names: Mapping[str, str]) -> Tree:
+    def _unchanged(self, key: Key, names: Mapping[str, str], partial: frozenset[str]) -> Tree:
         if not isinstance(key, str) or key not in self.before:
             raise Decline(f"`{key}` is not assigned on every path")
-        return Tree.leaf(names.get(key, key), replace(self.before[key], fresh=False), Effects())
+        return Tree.leaf(names.get(key, key), replace(self.before[key], fresh=False), Effects(partial=set(partial)))
 
     def _value(self, node: ast.expr, names: Mapping[str, str], taken: list[tuple[str, bool]], effects: Effects) -> str:
         inspect(self.context, node, effects)
@@ -171,19 +188,20 @@ class Select:
         self.claim.add(f"`{assign.name}` is rebound instead of changed in place")
         return f"{names.get(assign.name, assign.name)} {assign.augmented} " + (f"({text})" if loose else text), left
 
-    def _used_later(self, path: Path, index: int, name: str) -> bool:
-        later: list[ast.AST] = [a.value for a in path.assigns[index + 1 :]]
-        later += [a.statement for a in path.assigns[index + 1 :] if a.augmented]
+    def _later(self, path: Path, index: int, name: str) -> tuple[bool, bool]:
+        """Whether a name is assigned again after an assignment of its path, and whether it is read there."""
+        later = path.assigns[index + 1 :]
+        again = any(a.name == name for a in later)
+        nodes: list[ast.AST] = [a.statement if a.augmented else a.value for a in later]
         if path.returned is not None:
-            later.append(path.returned)
+            nodes.append(path.returned)
         if path.choice is not None:
-            later += [choice.test for choice in path.choice.below()]
-            later += [
-                n
-                for p in _paths(path.choice)
-                for n in (*(a.statement for a in p.assigns), *([p.returned] if p.returned else []))
-            ]
-        return any(name in reads(node) for node in later)
+            again = again or name in path.choice.then.names() | path.choice.other.names()
+            nodes += [choice.test for choice in path.choice.below()]
+            for inner in _paths(path.choice):
+                nodes += [a.statement for a in inner.assigns]
+                nodes += [inner.returned] if inner.returned is not None else []
+        return again, any(name in reads(node) for node in nodes)
 
     def _target(self, name: str) -> str:
         if name in self._once and name not in self._read_first and name not in self.names:

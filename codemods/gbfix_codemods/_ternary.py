@@ -39,7 +39,7 @@ def ternary(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, 
         "",
     )
     writer._width = 0
-    tree = writer._choice(writer.choice, {}, [], keep=False)[0]
+    tree = writer._choice(writer.choice, {}, [], frozenset(), keep=False)[0]
     arithmetic = arithmetic_use(context, node) is not None or any(
         used_in_arithmetic(context, function, name, statement) for name in names
     )

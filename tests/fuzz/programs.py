@@ -10,8 +10,27 @@ import torch
 
 NAMES = ("x", "y", "t")
 UNARY = ("{}.sin()", "{}.abs()", "torch.tanh({})", "-{}", "{} * 1", "{}.square()", "{}.relu()", "torch.exp({})", "{}.clamp(min=-1, max=1)", "{}.float()", "{}.log()", "{}.sqrt()", "{}.clone()", "{}.detach()", "{}.t()", "{}.half()", "{}.sum()", "{}.sigmoid()", "{}[:1]", "{}.mean()")  # fmt: skip
-BINARY = ("{} + {}", "{} - {}", "{} * {}", "torch.maximum({}, {})", "{} / {}", "{} // {}", "torch.where({} > 0, {}, 1)", "{} @ {}")
+BINARY = (
+    "{} + {}",
+    "{} - {}",
+    "{} * {}",
+    "torch.maximum({}, {})",
+    "{} / {}",
+    "{} // {}",
+    "torch.where({} > 0, {}, 1)",
+    "{} @ {}",
+)
 SCALAR = ("{} * 2", "{} + 1", "{} * 0.5", "{} - 3", "{} / 2", "2 - {}", "1 / {}", "{} ** 2", "{} > 0", "{} % 3")
+PURE_TESTS = (
+    "{}.sum() > 0",
+    "({} > 0).any()",
+    "({} > 1).all()",
+    "{}.mean() < 0.2",
+    "not {}.sum() > 1",
+    "0 < {}.mean() < 2",
+    "{}.sum()",
+    "{}",
+)
 TESTS = ("{}.sum() > 0", "({} > 0).any()", "({} > 1).all()", "{}.mean() < {}.sum()", "not {}.sum() > 1", "{}.sum() > 0 and {}.mean() < 2", "{}.sum() > 3 or ({} < 0).any()", "0 < {}.mean() < 2", "{}.max() >= 1", "{}.sum()", "torch.isnan({}).any()", "{}.sum().item() > 0.1", "float({}.sum()) == 0", "flag and {}.sum() > 0", "{}.dtype == torch.float32 and ({} > 0).any()", "{}.numel() > 1 and {}.min() < 0", "(s := {}.sum()) > 1", "{}")  # fmt: skip
 PURE_UNARY = ("{}.sin()", "torch.tanh({})", "{}.square()", "{}.sigmoid()", "{}.cos()", "{}.clone()")
 PURE_BINARY = ("{} + {}", "{} * {}")
@@ -35,7 +54,7 @@ class Writer:
 
     def expression(self, depth: int = 0) -> str:
         roll = self.random.random()
-        if depth > 2 or roll < 0.15:
+        if depth > 2 or (roll < 0.15 and not (self.pure and depth == 0)):
             return self.name()
         unary, scalar, binary = (PURE_UNARY, PURE_SCALAR, PURE_BINARY) if self.pure else (UNARY, SCALAR, BINARY)
         template = self.random.choice(unary if roll < 0.45 else scalar if roll < 0.8 else binary)
@@ -52,23 +71,37 @@ class Writer:
             return self.fill(self.random.choice(EFFECTS))
         text = f"{target} = {self.expression()}"
         if roll < 0.22:
-            text = f"{target} = {self.expression()} if {self.fill(self.random.choice(TESTS))} else {self.expression()}"
+            text = f"{target} = {self.expression()} if {self.fill(self.random.choice(PURE_TESTS if self.pure else TESTS))} else {self.expression()}"
         return text
 
     def arm(self, returns: bool, depth: int) -> list[str]:
-        lines = [self.assign() for _ in range(self.random.choice((1, 1, 2, 3)))]
+        lines = [self.assign() for _ in range(self.random.choice((1, 1, 1, 2) if self.pure else (1, 1, 2, 3)))]
         if depth < 1 and self.random.random() < 0.2:
             lines += self.branch(depth + 1)
         if returns:
-            lines.append(f"return {self.expression()}" if self.random.random() < 0.8 else f"return {self.expression()}, {self.name()}")
+            lines.append(
+                f"return {self.expression()}"
+                if self.random.random() < 0.8
+                else f"return {self.expression()}, {self.name()}"
+            )
         return lines
 
     def branch(self, depth: int = 0) -> list[str]:
-        shape = self.random.choice(("if", "if-else", "if-else", "elif", "early", "both"))
+        shape = self.random.choice(
+            ("if-else", "if-else", "elif", "both")
+            if self.pure
+            else ("if", "if-else", "if-else", "elif", "early", "both")
+        )
         returns = shape in ("early", "both")
-        lines = [f"if {self.fill(self.random.choice(TESTS))}:", *self.indented(self.arm(returns, depth))]
+        lines = [
+            f"if {self.fill(self.random.choice(PURE_TESTS if self.pure else TESTS))}:",
+            *self.indented(self.arm(returns, depth)),
+        ]
         if shape == "elif":
-            lines += [f"elif {self.fill(self.random.choice(TESTS))}:", *self.indented(self.arm(False, depth))]
+            lines += [
+                f"elif {self.fill(self.random.choice(PURE_TESTS if self.pure else TESTS))}:",
+                *self.indented(self.arm(False, depth)),
+            ]
         if shape in ("if-else", "elif", "both"):
             lines += ["else:", *self.indented(self.arm(returns, depth))]
         return lines
@@ -94,14 +127,37 @@ def inputs(seed: int, *, wild: bool) -> list[tuple[Any, ...]]:
     """Arguments for one program: floats of one shape; with `wild` also other dtypes, 0-dim, empty, NaN, aliases."""
     torch.manual_seed(seed)
     x, y, t = torch.randn(3), torch.randn(3), torch.randn(3)
-    made: list[tuple[Any, ...]] = [(x, y, t), (-x, y, -t), (x * 3, -y, t), (torch.zeros(3), y, t), (x.double(), y.double(), t.double())]
+    made: list[tuple[Any, ...]] = [
+        (x, y, t),
+        (-x, y, -t),
+        (x * 3, -y, t),
+        (torch.zeros(3), y, t),
+        (x.double(), y.double(), t.double()),
+    ]
     if wild:
         nan = x.clone()
         nan[1] = float("nan")
         inf = y.clone()
         inf[0] = float("inf")
-        made += [(nan, y, t), (x, inf, t), (x, y, nan), (x[0], y[0], t[0]), (x[:1], y[:1], t[:1]), (x.int(), y.int(), t.int()), (x > 0, y > 0, t > 0)]
-        made += [(x.half(), y, t), (x, y.double(), t), (x.int(), y, t), (x[:0], y[:0], t[:0]), (x, x, t), (x, y[0], t), (x[None], y, t), (x + 0j, y, t)]
+        made += [
+            (nan, y, t),
+            (x, inf, t),
+            (x, y, nan),
+            (x[0], y[0], t[0]),
+            (x[:1], y[:1], t[:1]),
+            (x.int(), y.int(), t.int()),
+            (x > 0, y > 0, t > 0),
+        ]
+        made += [
+            (x.half(), y, t),
+            (x, y.double(), t),
+            (x.int(), y, t),
+            (x[:0], y[:0], t[:0]),
+            (x, x, t),
+            (x, y[0], t),
+            (x[None], y, t),
+            (x + 0j, y, t),
+        ]
     return made
 
 
@@ -130,7 +186,11 @@ def observe(text: str, arguments: tuple[Any, ...], *, grad: bool) -> tuple[Any, 
             except RuntimeError as error:
                 return ("raises", type(error).__name__)
         gradients = [None if leaf.grad is None else leaf.grad for leaf in leaves]
-    shared = [[r.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() for a in arguments if a.numel()] for r in flat if r.numel()]
+    shared = [
+        [r.untyped_storage().data_ptr() == a.untyped_storage().data_ptr() for a in arguments if a.numel()]
+        for r in flat
+        if r.numel()
+    ]
     return ("gives", result, gradients, arguments, torch.get_rng_state(), printed, len(kept), shared)
 
 
@@ -139,9 +199,14 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         if a.dtype != b.dtype or a.shape != b.shape:
             return False
+        a, b = a.detach(), b.detach()
+        if a.is_complex():
+            a, b = torch.view_as_real(a), torch.view_as_real(b)
         if a.is_floating_point() and not torch.equal(torch.signbit(a) & ~a.isnan(), torch.signbit(b) & ~b.isnan()):
             return False
-        return torch.equal(torch.nan_to_num(a, nan=123.25), torch.nan_to_num(b, nan=123.25)) and torch.equal(a.isnan(), b.isnan())
+        return torch.equal(torch.nan_to_num(a, nan=123.25), torch.nan_to_num(b, nan=123.25)) and torch.equal(
+            a.isnan(), b.isnan()
+        )
     if isinstance(a, (tuple, list)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     return type(a) is type(b) and bool(a == b)
