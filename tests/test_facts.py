@@ -171,11 +171,15 @@ def test_classes() -> None:
                 b = layer(a)
             return MARKED
     """
+    tensors = ("self.fc(x)", "self.weight", "self.mean", "self.scale(x)", "self.layers[0](x)")
+    scalars = ("self.dim", "self.flag", "self.training")
+    expected = {**dict.fromkeys(tensors, Kind.TENSOR), **dict.fromkeys(scalars, Kind.SCALAR)}
     for expression, kind in {
-        "self.fc(x)": Kind.TENSOR, "b": Kind.UNKNOWN, "self.weight": Kind.TENSOR, "self.mean": Kind.TENSOR, "self.dim": Kind.SCALAR,
-        "self.flag": Kind.SCALAR, "self.training": Kind.SCALAR, "self.scale(x)": Kind.TENSOR, "self.other": Kind.UNKNOWN, "self.layers[0](x)": Kind.TENSOR,
+        **expected,
+        "b": Kind.UNKNOWN,
+        "self.other": Kind.UNKNOWN,
         "self.layers": Kind.MODULE,
-    }.items():  # fmt: skip
+    }.items():
         assert value_of(text.replace("MARKED", f"MARK({expression})")).kind is kind, expression
     assert value_of(text.replace("MARKED", "MARK(self.weight)")).parameter
 

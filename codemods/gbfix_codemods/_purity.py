@@ -23,9 +23,9 @@ PURE_TORCH = {
 }
 # Pointwise operators that accept every dtype, so that they cannot raise in one arm only. Source: torch/_refs/__init__.py, torch 2.13.
 TOTAL = {
-    "sin", "cos", "tan", "tanh", "sigmoid", "exp", "where", "zeros_like", "ones_like", "full_like", "square", "mul", "add", "sum", "any", "all",
-    "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "logical_xor", "eq", "ne", "unsqueeze", "squeeze", "view", "reshape",
-    "expand",
+    "sin", "cos", "tan", "tanh", "sigmoid", "exp", "where", "zeros_like", "ones_like", "full_like", "square", "mul", "add", "sum",
+    "any", "all", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "logical_xor", "eq", "ne", "unsqueeze",
+    "squeeze", "view", "reshape", "expand",
 }  # fmt: skip
 CASTS = {
     "to",

@@ -119,10 +119,12 @@ class Select:
         for index, assign in enumerate(path.assigns):
             again, used = self._later(path, index, assign.name)
             merged = assign.name in self.names and not again
-            if not (merged or used or keep):
-                continue
             effects = Effects()
             text = self._value(assign.value, names, taken, effects)
+            if not (merged or used or keep):
+                if effects.partial:
+                    self.claim.add(f"the unused `{assign.name}`, which could raise, is no longer computed")
+                continue
             partial |= effects.partial
             value = self.context.value(assign.value)
             if assign.augmented:

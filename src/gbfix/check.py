@@ -142,7 +142,7 @@ class Check:
         with self.terminal.progress(len(tasks)) as advance:
             results.outcomes = runner.run(tasks, self.options.jobs, advance)
         if self.options.verify and any(outcome.source != outcome.original for outcome in results.outcomes):
-            self._settle(tasks, results)
+            self._settle(results)
         for trouble in (trouble for outcome in results.outcomes for trouble in outcome.troubles):
             self._trouble(trouble)
         if self.options.mode == "fix" and not self.stdin:
@@ -168,7 +168,7 @@ class Check:
                     raise click.BadParameter(str(error), param_hint=f"'--{name.replace('_', '-')}'") from None
             raise GbfixError(f"{settings.origin}: {error}") from None
 
-    def _settle(self, tasks: Sequence[Task], results: Results) -> None:
+    def _settle(self, results: Results) -> None:
         """Let verify drop the fixes that it refutes."""
         from gbfix.verify import driver
 
@@ -177,11 +177,13 @@ class Check:
         inputs = self.options.inputs or anchored(settings.inputs, settings.root)
         assert entry is not None
         self.terminal.note(f"verify: running {entry} in a child process")
-        rules = sorted({rule for task in tasks for rule in task.rules}, key=lambda rule: rule.code)
         results.settled = driver.settle(
-            results.outcomes, rules, unsafe=settings.unsafe_fixes, entry=entry, inputs=inputs,
-            timeout_s=settings.verify_timeout_s, progress=lambda text: self.terminal.note(f"verify: {text}"),
-        )  # fmt: skip
+            results.outcomes,
+            entry=entry,
+            inputs=inputs,
+            timeout_s=settings.verify_timeout_s,
+            progress=lambda text: self.terminal.note(f"verify: {text}"),
+        )
         results.outcomes = list(results.settled.outcomes)
 
     def _write(self, text: Source, outcome: Outcome) -> Outcome:

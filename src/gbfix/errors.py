@@ -13,7 +13,8 @@ class GbfixError(Exception):
 class Trouble:
     """One file's or one rule's trouble, as a value: it never stops the other files.
 
-    `kind` is syntax (exit code 1) or unreadable, unwritable, crash, unstable, internal (exit code 2). `detail` may hold a traceback as text.
+    `kind` is syntax (exit code 1), or unreadable, unwritable, crash, unstable, internal (exit code 2). `detail` may hold a
+    traceback as text.
     Columns are 0-based characters.
     """
 

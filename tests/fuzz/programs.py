@@ -9,7 +9,12 @@ from typing import Any
 import torch
 
 NAMES = ("x", "y", "t")
-UNARY = ("{}.sin()", "{}.abs()", "torch.tanh({})", "-{}", "{} * 1", "{}.square()", "{}.relu()", "torch.exp({})", "{}.clamp(min=-1, max=1)", "{}.float()", "{}.log()", "{}.sqrt()", "{}.clone()", "{}.detach()", "{}.t()", "{}.half()", "{}.sum()", "{}.sigmoid()", "{}[:1]", "{}.mean()")  # fmt: skip
+UNARY = (
+    "{}.sin()", "{}.abs()", "torch.tanh({})", "-{}", "{} * 1", "{}.square()", "{}.relu()", "torch.exp({})",
+    "{}.clamp(min=-1, max=1)", "{}.float()", "{}.log()", "{}.sqrt()", "{}.clone()", "{}.detach()", "{}.t()",
+    "{}.half()", "{}.sum()", "{}.sigmoid()", "{}[:1]", "{}.mean()", "{}.mul_(2)", "torch.rand_like({})",
+    "torch.nn.functional.dropout({})", "{}.max()",
+)  # fmt: skip
 BINARY = (
     "{} + {}",
     "{} - {}",
@@ -31,7 +36,12 @@ PURE_TESTS = (
     "{}.sum()",
     "{}",
 )
-TESTS = ("{}.sum() > 0", "({} > 0).any()", "({} > 1).all()", "{}.mean() < {}.sum()", "not {}.sum() > 1", "{}.sum() > 0 and {}.mean() < 2", "{}.sum() > 3 or ({} < 0).any()", "0 < {}.mean() < 2", "{}.max() >= 1", "{}.sum()", "torch.isnan({}).any()", "{}.sum().item() > 0.1", "float({}.sum()) == 0", "flag and {}.sum() > 0", "{}.dtype == torch.float32 and ({} > 0).any()", "{}.numel() > 1 and {}.min() < 0", "(s := {}.sum()) > 1", "{}")  # fmt: skip
+TESTS = (
+    "{}.sum() > 0", "({} > 0).any()", "({} > 1).all()", "{}.mean() < {}.sum()", "not {}.sum() > 1",
+    "{}.sum() > 0 and {}.mean() < 2", "{}.sum() > 3 or ({} < 0).any()", "0 < {}.mean() < 2", "{}.max() >= 1",
+    "{}.sum()", "torch.isnan({}).any()", "{}.sum().item() > 0.1", "float({}.sum()) == 0", "flag and {}.sum() > 0",
+    "{}.dtype == torch.float32 and ({} > 0).any()", "{}.numel() > 1 and {}.min() < 0", "(s := {}.sum()) > 1", "{}",
+)  # fmt: skip
 PURE_UNARY = ("{}.sin()", "torch.tanh({})", "{}.square()", "{}.sigmoid()", "{}.cos()", "{}.clone()")
 PURE_BINARY = ("{} + {}", "{} * {}")
 PURE_SCALAR = ("{} * 2", "{} + 1", "{} * 0.5", "3 * {}", "{} - 1.5")
@@ -87,11 +97,7 @@ class Writer:
         return lines
 
     def branch(self, depth: int = 0) -> list[str]:
-        shape = self.random.choice(
-            ("if-else", "if-else", "elif", "both")
-            if self.pure
-            else ("if", "if-else", "if-else", "elif", "early", "both")
-        )
+        shape = self.random.choice(("if-else", "if-else", "elif", "both") + (() if self.pure else ("if", "early")))
         returns = shape in ("early", "both")
         lines = [
             f"if {self.fill(self.random.choice(PURE_TESTS if self.pure else TESTS))}:",

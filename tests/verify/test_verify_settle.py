@@ -77,8 +77,6 @@ def settle(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             outcomes.append(engine.run(text, str(path), [BranchOnSum]))
         return driver.settle(
             outcomes,
-            [BranchOnSum],
-            unsafe=False,
             entry=str(tmp_path / "model.py"),
             inputs=None,
             time=False,

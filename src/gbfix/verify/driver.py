@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gbfix import engine
 from gbfix.engine import Outcome
-from gbfix.rule import Finding, Fix, Rule
+from gbfix.rule import Finding, Fix
 from gbfix.verify.judgement import Progress, Verification
 from gbfix.verify.session import Session
 from gbfix.verify.verdict import ACCEPTED, INCONCLUSIVE, REFUTED, FixVerdict, VerifyReport
@@ -56,9 +56,7 @@ def verify(
 
 def settle(
     outcomes: Sequence[Outcome],
-    rules: Sequence[type[Rule]],
     *,
-    unsafe: bool,
     entry: str,
     inputs: str | None,
     timeout_s: float = 300,
@@ -67,8 +65,8 @@ def settle(
 ) -> Settled:
     """Verify all changed files together, drop the fixes at fault, verify the rest again.
 
-    A dropped fix goes to `left`, declined with the reason. With `unsafe`, printed lines that are lost once
-    compiled are a warning.
+    A dropped fix goes to `left`, declined with the reason. Where unsafe fixes were asked for, printed lines that are lost
+    once compiled are a warning.
     """
     changed = {outcome.path: outcome for outcome in outcomes if outcome.source != outcome.original}
     if not changed:
@@ -77,7 +75,7 @@ def settle(
     with Session() as session:
         originals = {path: outcome.original for path, outcome in changed.items()}
         verification = Verification(session, originals, entry, inputs, timeout_s, say)
-        search = Search(verification, changed, tuple(rules), unsafe, time, say)
+        search = Search(verification, changed, any(outcome.unsafe for outcome in changed.values()), time, say)
         report = search.run()
     settled = tuple(search.outcome(outcome) if outcome.path in changed else outcome for outcome in outcomes)
     code = 2 if report.verdict == INCONCLUSIVE else int(bool(search.dropped))
@@ -90,8 +88,7 @@ class Search:
 
     verification: Verification
     changed: Mapping[str, Outcome]
-    rules: tuple[type[Rule], ...]
-    unsafe: bool
+    soft_output: bool
     time: bool
     progress: Progress
     dropped: dict[Key, str] = field(default_factory=dict)
@@ -184,7 +181,7 @@ class Search:
             path: self.with_only(path, {key[1] for key in kept if key[0] == path}).source for path in self.changed
         }
         return self.verification.judge(
-            sources, breaks=breaks, time=self.time if time is None else time, soft_output=self.unsafe
+            sources, breaks=breaks, time=self.time if time is None else time, soft_output=self.soft_output
         )
 
     def with_only(self, path: str, kept: set[str]) -> Outcome:
@@ -196,7 +193,7 @@ class Search:
         if (path, skip) not in self.rerun:
             wanted, outcome = skip, first
             for _ in range(3):
-                outcome = engine.run(first.original, path, self.rules, unsafe=self.unsafe, skip=wanted)
+                outcome = engine.run(first.original, path, first.rules, unsafe=first.unsafe, skip=wanted)
                 extra = {finding.fingerprint for finding in outcome.fixed} - kept
                 if not extra:
                     break
