@@ -1,4 +1,4 @@
-"""Write the tables of README.md from the result files, between `<!-- NAME:begin -->` and `<!-- NAME:end -->`.
+"""Write the tables of README.md from the rules and the result files, between `<!-- NAME:begin -->` and `<!-- NAME:end -->`.
 
 `python benchmarks/render.py` writes them; with `--check` it changes nothing and fails when README.md says something else.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ def models(result: dict[str, Any]) -> str:
         "",
         f"Over the {count} rows that these stand for: {before} graph breaks before, {after} after.",
         f"`{run['command']}` took {run['seconds']:.0f} s for {run['files']} files and rewrote {len(run['changed'])}.",
-        f"gbfix {result['gbfix']} ({result['commit'][:10]}), torch {result['torch']}, "
+        f"gbfix {result['gbfix']} ({result['commit'][:10]}{'-dirty' if result['commit'].endswith('-dirty') else ''}), torch {result['torch']}, "
         f"transformers {result['transformers']}, Python {result['python']}, {result['device']}, "
         f"backend {result['backend']}, {result['date']}.",
     ]
@@ -69,6 +70,8 @@ def fill(readme: str, name: str, block: str) -> str:
 
 def rendered(readme: str) -> str:
     """The text with every block written from its result file."""
+    command = [sys.executable, "-m", "gbfix", "rule", "--all", "--output-format", "markdown"]
+    readme = fill(readme, "rules", subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
     for name, render in BLOCKS.items():
         result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
         readme = fill(readme, name, render(result))

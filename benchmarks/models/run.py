@@ -40,6 +40,13 @@ def device() -> str:
     return f"{found[1] if found else platform.processor() or platform.machine()}, 1 thread"
 
 
+def commit() -> str:
+    """The checked-out commit, marked when the tool's sources differ from it."""
+    git = ("git", "-C", str(HERE.parent.parent))
+    changed = output(*git, "status", "--porcelain", "src", "codemods")
+    return output(*git, "rev-parse", "HEAD") + ("-dirty" if changed else "")
+
+
 def files(root: Path) -> list[Path]:
     """The Python files below a folder, as relative paths in order."""
     return sorted(path.relative_to(root) for path in root.rglob("*.py"))
@@ -150,7 +157,7 @@ def main() -> None:
         rows, versions = compare(options, Path(folder), None if options.stock else patched.parent)
     result = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        "commit": output("git", "-C", str(HERE), "rev-parse", "HEAD"),
+        "commit": commit(),
         "gbfix": None if options.stock else output(options.gbfix, "--version").split()[-1],
         **versions,
         "device": device(),

@@ -81,7 +81,8 @@ class Writer:
             return self.fill(self.random.choice(EFFECTS))
         text = f"{target} = {self.expression()}"
         if roll < 0.22:
-            text = f"{target} = {self.expression()} if {self.fill(self.random.choice(PURE_TESTS if self.pure else TESTS))} else {self.expression()}"
+            test = self.fill(self.random.choice(PURE_TESTS if self.pure else TESTS))
+            text += f" if {test} else {self.expression()}"
         return text
 
     def arm(self, returns: bool, depth: int) -> list[str]:
