@@ -27,13 +27,13 @@ def models(result: dict[str, Any]) -> str:
     before = sum(rows * breaks for rows, breaks, _ in stands)
     after = sum(rows * breaks for rows, _, breaks in stands)
     run = result["run"]
+    commit, _, dirty = result["commit"].partition("-")
     lines += [
         "",
-        f"Over the {count} rows that these stand for: {before} graph breaks before, {after} after.",
+        f"Over the {count} rows of GraphMend's table that these stand for: {before} graph breaks before, {after} after.",
         f"`{run['command']}` took {run['seconds']:.0f} s for {run['files']} files and rewrote {len(run['changed'])}.",
-        f"gbfix {result['gbfix']} ({result['commit'][:10]}{'-dirty' if result['commit'].endswith('-dirty') else ''}), torch {result['torch']}, "
-        f"transformers {result['transformers']}, Python {result['python']}, {result['device']}, "
-        f"backend {result['backend']}, {result['date']}.",
+        f"gbfix {result['gbfix']} ({commit[:10]}{dirty and '-dirty'}), torch {result['torch']}, transformers {result['transformers']}, "
+        f"Python {result['python']}, {result['device']}, backend {result['backend']}, {result['date']}.",
     ]
     return "\n".join(lines)
 
@@ -46,7 +46,10 @@ def _breaks(side: dict[str, Any]) -> int:
 
 def _model(row: dict[str, Any]) -> str:
     before, after = row["before"], row["after"]
-    left = ", ".join(f"{site['path'].rpartition('/')[2]}:{site['line']} {site['gb_id']}" for site in after["sites"])
+    places: dict[str, list[str]] = {}
+    for site in sorted(after["sites"], key=lambda site: (site["path"], site["line"])):
+        places.setdefault(site["path"].rpartition("/")[2], []).append(f"{site['line']} {site['gb_id']}")
+    left = "; ".join(f"{name}: {', '.join(lines)}" for name, lines in places.items())
     equal = f"equal ({after['tensors']} tensors)" if after["eager_equal"] else "**differ**"
     gap = after["compiled_max_abs"]
     within = f"{gap:.0e}" if gap else "equal"

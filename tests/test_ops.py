@@ -339,6 +339,42 @@ def tensors_of(op: Op) -> bool:
     )
 
 
+MODULE_ARGS = {
+    "LayerNorm": (3,),
+    "RMSNorm": (3,),
+    "GroupNorm": (1, 2),
+    "LocalResponseNorm": (2,),
+    "Threshold": (0.1, 2.0),
+    "Softmax2d": (),
+}
+
+
+@pytest.mark.runtime
+def test_modules_keep_shape_and_dtype_as_claimed() -> None:
+    wrong, silent = [], []
+    for op in [ops.module(name) for name in ops.table()["modules"]]:
+        if op is None or op.shape != "same":
+            continue
+        module = resolve(op.name)(*MODULE_ARGS.get(bare(op), ())).train()
+        results = []
+        for x in (torch.rand(2, 3), torch.rand(1, 2, 3), torch.rand(1, 2, 3, 3), torch.rand(1, 2, 3, 3, 3)):
+            for dtype in (torch.float32, torch.float64, torch.bfloat16):
+                module, inputs, state = module.to(dtype), x.to(dtype), torch.get_rng_state()
+                try:
+                    result = module(inputs)
+                except (RuntimeError, ValueError):
+                    continue
+                drew = not torch.equal(state, torch.get_rng_state())
+                results.append(
+                    result.shape == inputs.shape
+                    and (op.dtype is None or result.dtype is dtype)
+                    and drew <= ("rng" in op.traits)
+                )
+        (wrong if not all(results) else silent if not results else []).append(op.name)
+    assert wrong == []
+    assert silent == []
+
+
 @pytest.mark.runtime
 def test_attributes_give_their_kind() -> None:
     x, wrong = torch.ones(2, 2, requires_grad=True), []

@@ -56,7 +56,7 @@ def test_the_result_file_has_every_row_and_no_failure() -> None:
 def test_a_row(render: ModuleType) -> None:
     text = render.models(result())
     assert "| m | 4 | 2 | 0 | - | equal (3 tensors) | equal | 0 → 0 |" in text
-    assert "Over the 4 rows that these stand for: 8 graph breaks before, 0 after." in text
+    assert "Over the 4 rows of GraphMend's table that these stand for: 8 graph breaks before, 0 after." in text
 
 
 def test_what_went_wrong_is_marked(render: ModuleType) -> None:

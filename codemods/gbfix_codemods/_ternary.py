@@ -92,8 +92,8 @@ def _can_hoist(context: Context, node: ast.IfExp) -> bool:
 
 def bare(context: Context, edit: Edit) -> Edit:
     """The edit without the parentheses that stood around the conditional expression alone."""
-    lines = context.facts.lines  # type: ignore[attr-defined]
-    head, tail = lines[edit.line - 1][: edit.column], lines[edit.end_line - 1][edit.end_column :]
+    head = context.source(edit.line, edit.line)[: edit.column]
+    tail = context.source(edit.end_line, edit.end_line)[edit.end_column :]
     if head.endswith("(") and tail.startswith(")") and not (head[:-1][-1:].isalnum() or head[:-1][-1:] in "_)]}"):
         return Edit(edit.line, edit.column - 1, edit.end_line, edit.end_column + 1, edit.text)
     return edit

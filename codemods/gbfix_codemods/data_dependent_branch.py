@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 
 from gbfix.facts.lattice import Kind, Site, Value
@@ -118,8 +120,8 @@ class DataDependentBranch(Rule):
         if isinstance(node.orelse[0], ast.If) and context.text(node.orelse[0]).startswith("elif"):
             raise Decline("an `elif` follows a test that also reads Python values")
         first, end = node.orelse[0], node.orelse[-1]
-        source = context.replace(first, "", end)
-        rest = "".join(context.facts.lines[source.line - 1 : source.end_line]).rstrip("\r\n")  # type: ignore[attr-defined]
+        rest = context.source(first.lineno, end.end_lineno or end.lineno).rstrip("
+")
         return f"{head}\n{indent}else:\n{rest}"
 
     def _delete(self, node: ast.If) -> Fix:
@@ -240,9 +242,6 @@ def _walrus_in_or(test: ast.expr) -> bool:
 def _comments(text: str, own_line: list[str]) -> list[str]:
     """All comments of a statement's text in order: those on lines of their own, and those behind code."""
     found: list[str] = []
-    import io
-    import tokenize
-
     try:
         for token in tokenize.generate_tokens(io.StringIO(text + "\n").readline):
             if token.type == tokenize.COMMENT:

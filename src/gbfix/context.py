@@ -108,7 +108,6 @@ class ModuleContext:
         return line[: len(line) - len(line.lstrip(" \t\f"))].replace("\f", "")
 
     def unit(self) -> str:
-        """One level of the file's indentation."""
         for node in ast.walk(self.facts.tree):
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.body[0].lineno > node.lineno:
                 inner, outer = self.indent(node.body[0]), self.indent(node)
@@ -117,15 +116,15 @@ class ModuleContext:
         return "    "
 
     def before(self, node: ast.stmt) -> str:
-        """The text between the start of a statement's line and the statement."""
         return self.facts.lines[node.lineno - 1][: node.col_offset]
 
     def after(self, node: ast.stmt) -> str:
-        """The rest of a statement's last line: a comment, a semicolon, or nothing."""
         return self.facts.lines[(node.end_lineno or node.lineno) - 1][node.end_col_offset :].rstrip("\r\n")
 
+    def source(self, first_line: int, last_line: int) -> str:
+        return "".join(self.facts.lines[first_line - 1 : last_line])
+
     def comments(self, first_line: int, last_line: int) -> list[str]:
-        """The own-line comments between two lines (both included), stripped. The lines hold no code."""
         return [line.strip() for line in self.facts.lines[first_line - 1 : last_line] if line.strip().startswith("#")]
 
     def is_entry(self, function: ast.AST) -> bool:

@@ -131,6 +131,9 @@ class Context(Protocol):
     def after(self, node: ast.stmt) -> str:
         """The rest of a statement's last line: a comment, a semicolon, or nothing."""
 
+    def source(self, first_line: int, last_line: int) -> str:
+        """The raw text of a range of lines (both included), ends kept."""
+
     def comments(self, first_line: int, last_line: int) -> list[str]:
         """The own-line comments between two lines (both included), stripped."""
 

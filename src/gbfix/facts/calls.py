@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.facts import ops, terms
 from gbfix.facts.lattice import UNKNOWN, Kind, Op, Value
-from gbfix.facts.values import BOOL, FALSE, INT, SCALAR, TRUE, Env, new_tensor, opaque, with_scalar
+from gbfix.facts.values import BOOL, FALSE, INT, SCALAR, TRUE, Env, at, new_tensor, opaque, with_scalar
 
 if TYPE_CHECKING:
     from gbfix.facts.infer import Evaluator
@@ -305,16 +305,21 @@ def _call_module(self: Evaluator, node: ast.Call, module: Value, args: list[Valu
 def result(node: ast.Call, op: Op, args: list[Value], keywords: dict[str, Value], dtype: str | None) -> Value:
     """The value that a torch operator gives for these arguments (`self` first for a method)."""
     name = op.name.rpartition(".")[2]
-    if op.returns == "tensors":
-        return (
-            Value(Kind.LIST, items=(new_tensor(node, f"an output of `{name}`"),))
-            if name in ("split", "chunk", "unbind", "tensor_split", "meshgrid", "broadcast_tensors")
-            else Value(Kind.TUPLE)
-        )
-    if op.returns != "tensor":
-        if op.returns == "none":
+    returns = ops.returned(op, len(args), keywords)
+    if returns == "other" and name in ("max", "min"):
+        second = args[1].kind
+        returns = "tensor" if second is Kind.TENSOR else "tensors" if second is Kind.SCALAR else "other"
+        dtype = dtype or f"d@{at(node)}"
+    if returns == "tensors":
+        return _several(node, name, args)
+    if returns != "tensor":
+        if returns == "none":
             return Value(Kind.NONE)
-        return Value(Kind.SCALAR, cls=op.returns if op.returns in ("bool", "int", "float") else None, read=op.breaks)
+        if returns == "other" and not op.breaks:
+            return UNKNOWN
+        return Value(Kind.SCALAR, cls=returns if returns in ("bool", "int", "float") else None, read=op.breaks)
+    if name == "where":
+        args = args[1:]
     tensors = [a for a in (*args, *keywords.values()) if a.kind is Kind.TENSOR]
     certain = all(a.certain for a in tensors)
     first = tensors[0] if tensors else UNKNOWN
@@ -322,12 +327,7 @@ def result(node: ast.Call, op: Op, args: list[Value], keywords: dict[str, Value]
         dtype = _dtype(op, name, args, keywords, tensors)
     shape = None
     if op.shape == "scalar":
-        positional = [a for a in args[1:] if a.kind is not Kind.UNKNOWN]
-        shape = (
-            "()"
-            if len(args) == 1 and not positional and not set(keywords) & {"dim", "axis", "keepdim", "keepdims"}
-            else None
-        )
+        shape = "()" if ops.gives_scalar(op, len(args), keywords) else None
     elif op.shape == "same" and tensors:
         shape = first.shape
     elif op.shape == "broadcast" and tensors:
@@ -341,6 +341,17 @@ def result(node: ast.Call, op: Op, args: list[Value], keywords: dict[str, Value]
         shape = "()"
     fresh = not op.traits & {"view", "inplace"}
     return new_tensor(node, f"the result of `{name}`", certain=certain, fresh=fresh, dtype=dtype, shape=shape)
+
+
+def _several(node: ast.Call, name: str, args: list[Value]) -> Value:
+    """The tuple or list of tensors that an operator gives: pieces, or values and indices."""
+    if name in ("split", "chunk", "unbind", "tensor_split", "meshgrid", "broadcast_tensors"):
+        return Value(Kind.LIST, items=(new_tensor(node, f"an output of `{name}`"),))
+    if name in ops.TUPLE_WITH_DIM or name in ("sort", "topk", "kthvalue", "cummax", "cummin"):
+        dtype = args[0].dtype if args and args[0].kind is Kind.TENSOR else None
+        values = new_tensor(node, f"the values of `{name}`", dtype=dtype)
+        return Value(Kind.TUPLE, items=(values, new_tensor(node, f"the indices of `{name}`", dtype="int64")))
+    return Value(Kind.TUPLE)
 
 
 def _dtype(op: Op, name: str, args: list[Value], keywords: dict[str, Value], tensors: list[Value]) -> str | None:
