@@ -120,8 +120,7 @@ class DataDependentBranch(Rule):
         if isinstance(node.orelse[0], ast.If) and context.text(node.orelse[0]).startswith("elif"):
             raise Decline("an `elif` follows a test that also reads Python values")
         first, end = node.orelse[0], node.orelse[-1]
-        rest = context.source(first.lineno, end.end_lineno or end.lineno).rstrip("
-")
+        rest = context.source(first.lineno, end.end_lineno or end.lineno).rstrip("\r\n")
         return f"{head}\n{indent}else:\n{rest}"
 
     def _delete(self, node: ast.If) -> Fix:
