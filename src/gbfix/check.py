@@ -32,7 +32,7 @@ NEEDS_ENTRY = """--verify needs --entry: it runs your code, so it must know what
 where model.py has
 
     def build(): return Model().eval()
-    def make_inputs(): return (torch.randn(8, 16),)"""
+    def make_inputs(): return [((torch.randn(8, 16),), {})]  # a list of (args, kwargs)"""
 
 
 @dataclass(frozen=True)

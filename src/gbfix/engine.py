@@ -279,7 +279,7 @@ def _line_map(old: str, new: str) -> Callable[[int], int]:
 
 def _unreadable(path: str, error: BaseException) -> Trouble:
     if isinstance(error, SyntaxError) and error.lineno is not None:
-        return Trouble(path, "syntax", f"{error.msg}; file skipped", error.lineno, max((error.offset or 1) - 1, 0))
+        return Trouble(path, "syntax", f"{error.msg}", error.lineno, max((error.offset or 1) - 1, 0))
     if isinstance(error, RecursionError):
-        return Trouble(path, "syntax", "the code is nested too deeply to parse; file skipped")
-    return Trouble(path, "syntax", f"{error}; file skipped")
+        return Trouble(path, "syntax", "the code is nested too deeply to parse")
+    return Trouble(path, "syntax", f"{error}")
