@@ -499,8 +499,8 @@ def settle(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """A verify that refutes every fix of a file called bad.py; gives back how it was called."""
     calls: list[dict[str, Any]] = []
 
-    def answer(outcomes: Any, rules: Any, **more: Any) -> Settled:
-        calls.append({"rules": rules, **more})
+    def answer(outcomes: Any, **more: Any) -> Settled:
+        calls.append(more)
         settled = []
         for outcome in outcomes:
             if outcome.path == "bad.py":
