@@ -538,10 +538,7 @@ def test_verify_drops_refuted_fixes(gbfix: Gbfix, root: Path, settle: list[dict[
     ]
     (call,) = settle
     call.pop("progress")
-    assert call == {
-        "rules": sorted(fake_engine.RULES, key=lambda rule: rule.code),
-        "unsafe": False, "entry": "m.py:build", "inputs": "m.py:inputs", "timeout_s": 5.0,
-    }  # fmt: skip
+    assert call == {"entry": "m.py:build", "inputs": "m.py:inputs", "timeout_s": 5.0}
 
 
 def test_verify_in_report_and_diff_mode(gbfix: Gbfix, root: Path, settle: list[dict[str, Any]]) -> None:
@@ -619,7 +616,7 @@ def test_ctrl_c_is_130(root: Path, files: int) -> None:
     put(root, **{f"f{index}": SAFE for index in range(files)})
     process = start(root, "-j", "2", seconds=2)
     assert process.stderr is not None
-    assert process.stderr.readline() == b"running\n"
+    assert b"running\n" in iter(process.stderr.readline, b"")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
