@@ -27,15 +27,21 @@ def models(result: dict[str, Any]) -> str:
     before = sum(rows * breaks for rows, breaks, _ in stands)
     after = sum(rows * breaks for rows, _, breaks in stands)
     run = result["run"]
-    commit, _, dirty = result["commit"].partition("-")
     lines += [
         "",
         f"Over the {count} rows of GraphMend's table that these stand for: {before} graph breaks before, {after} after.",
         f"`{run['command']}` took {run['seconds']:.0f} s for {run['files']} files and rewrote {len(run['changed'])}.",
-        f"gbfix {result['gbfix']} ({commit[:10]}{dirty and '-dirty'}), torch {result['torch']}, transformers {result['transformers']}, "
-        f"Python {result['python']}, {result['device']}, backend {result['backend']}, {result['date']}.",
+        f"{_versions(result)}, {result['device']}, backend {result['backend']}, {result['date']}.",
     ]
     return "\n".join(lines)
+
+
+def _versions(result: dict[str, Any]) -> str:
+    commit, _, dirty = result["commit"].partition("-")
+    return (
+        f"gbfix {result['gbfix']} ({commit[:10]}{dirty and '-dirty'}), torch {result['torch']}, "
+        f"transformers {result['transformers']}, Python {result['python']}"
+    )
 
 
 def _breaks(side: dict[str, Any]) -> int:
@@ -59,7 +65,37 @@ def _model(row: dict[str, Any]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {"models": models}
+WAYS = {"gbfix": "gbfix", "certain": "gbfix, certain findings only", "list": "`if` tests that call one of 16 methods"}
+
+
+def facts(result: dict[str, Any]) -> str:
+    """How many known breaks have a finding, how many findings break, and what finding costs."""
+    lines = ["| | known breaks found | findings that Dynamo traced | of these broke |", "|---|---|---|---|"]
+    lines += [_way(name, result[key]) for key, name in WAYS.items()]
+    ids = ", ".join(f"{key} {hit} of {count}" for key, (hit, count) in result["gbfix"]["recall"]["by_id"].items())
+    unseen, speed = result["gbfix"]["precision"], result["speed"]
+    whole = speed["whole"]
+    lines += [
+        "",
+        f"Known breaks by torch id: {ids}. What each missed one lacks is in benchmarks/results/facts.json.",
+        f"{unseen['read'] + unseen['unread']} more findings lie in code that ran but that Dynamo had given up before it came there; "
+        f"{unseen['read']} of them read tensor data.",
+        f"{result['models']} models, {result['runs']} runs; {_versions(result)}, {result['device']}, {result['date']}.",
+        f"CPU time of the analysis: {speed['facts_s']:.0f} s for {speed['files']} files ({speed['lines']:,} lines), "
+        f"{speed['facts_s'] / speed['parse_s']:.1f} times `ast.parse` alone, at most {speed['peak_mb']} MB; "
+        f"the whole command on one process {whole['seconds']:.0f} s, {whole['peak_mb']} MB.",
+    ]
+    return "\n".join(lines)
+
+
+def _way(name: str, found: dict[str, Any]) -> str:
+    recall, counted = found["recall"], found["precision"]
+    traced = counted["broke"] + counted["clean"]
+    share = f" ({counted['broke'] / traced:.0%})" if traced else ""
+    return f"| {name} | {recall['found']} of {recall['sites']} | {traced} | {counted['broke']}{share} |"
+
+
+BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {"models": models, "facts": facts}
 
 
 def fill(readme: str, name: str, block: str) -> str:

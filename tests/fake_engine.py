@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from gbfix.engine import Outcome
 from gbfix.errors import Trouble
+from gbfix.facts.lattice import DEFAULT_SCOPE, Scope
 from gbfix.registry import Registry
 from gbfix.rule import Applicability, Edit, Finding, Fix, Rule
 
@@ -76,6 +77,7 @@ def run(
     unsafe: bool = False,
     fix: bool = True,
     skip: frozenset[str] = frozenset(),
+    scope: Scope = DEFAULT_SCOPE,
 ) -> Outcome:
     """As engine.run. `crash!` in a text raises, `die!` ends the process."""
     if b"crash!" in source:

@@ -52,6 +52,8 @@ select = ["GBF1"]
 ignore = ["GBF101"]
 extend-select = ["GB0170"]
 unsafe-fixes = true
+assume-compiled = true
+entry-points = ["pkg.mod:Model.step"]
 exclude = ["a"]
 extend-exclude = ["b"]
 respect-gitignore = false
@@ -65,8 +67,8 @@ verify-timeout-s = 30
     (root / "gbfix.toml").write_text(text)
     settings = Config().at(str(root))
     assert settings == Settings(
-        str(root), "gbfix.toml", ("GBF1",), ("GBF101",), ("GB0170",), True, ("a",), ("b",), False, "json",
-        (("tests/**", ("GBF301",)),), "m.py:build", "m.py:inputs", 30.0,
+        str(root), "gbfix.toml", ("GBF1",), ("GBF101",), ("GB0170",), True, True, ("pkg.mod:Model.step",), ("a",), ("b",), False,
+        "json", (("tests/**", ("GBF301",)),), "m.py:build", "m.py:inputs", 30.0,
     )  # fmt: skip
     assert settings.ignored_for(str(root / "tests/deep/a.py")) == ("GBF101", "GBF301")
     assert settings.ignored_for(str(root / "src/a.py")) == ("GBF101",)
@@ -92,6 +94,11 @@ verify-timeout-s = 30
         (
             "[tool.gbfix]\nverify-timeout-s = 0\n",
             "pyproject.toml: tool.gbfix.verify-timeout-s must be a number of seconds above 0, not 0",
+        ),
+        (
+            '[tool.gbfix]\nentry-points = ["f()"]\n',
+            'pyproject.toml: tool.gbfix.entry-points must be a list of functions, such as "pkg.mod:func" or "Class.method", '
+            "not ['f()']",
         ),
         ("[tool.gbfix]\nentry = 3\n", "pyproject.toml: tool.gbfix.entry must be a string, not 3"),
         (

@@ -83,6 +83,9 @@ def _joined(context: Context, name: str, parts: list[Predicate]) -> Predicate:
 
 
 def _tensor(context: Context, node: ast.expr, *, free: bool) -> Predicate:
+    parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node]
+    if any(context.value(part).kind is Kind.NDARRAY for part in parts):
+        raise Decline(f"`{context.text(node)}` is NumPy's: compute it with `math` from Python numbers, or with torch")
     if isinstance(node, ast.BoolOp):
         name = "logical_and" if isinstance(node.op, ast.And) else "logical_or"
         if not all(context.tested(operand) for operand in node.values):
@@ -223,6 +226,8 @@ def _truth(context: Context, node: ast.expr, *, free: bool) -> Predicate:
         if source is None:
             raise Decline(f"`{context.text(node)}` has no exact tensor form")
         node, value = source, context.value(source)
+    if value.kind is not Kind.TENSOR:
+        raise Decline(f"`{context.text(node)}` is not known to be a tensor")
     reasons = _inspect(context, node, free)
     text = context.text(node)
     if not value.is_bool:

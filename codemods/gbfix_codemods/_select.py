@@ -60,6 +60,11 @@ class Select:
             self._write_names(merged)
         return self.lines
 
+    def one(self) -> Tree:
+        """The tree of the single value that both paths return; `lines` then holds what must run before it."""
+        self._width = 0
+        return self._choice(self.choice, {}, [], frozenset(), keep=False)[0]
+
     # -- values
 
     def _choice(

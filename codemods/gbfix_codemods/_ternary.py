@@ -38,8 +38,7 @@ def ternary(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, 
         {},
         "",
     )
-    writer._width = 0
-    tree = writer._choice(writer.choice, {}, [], frozenset(), keep=False)[0]
+    tree = writer.one()
     arithmetic = arithmetic_use(context, node) is not None or any(
         used_in_arithmetic(context, function, name, statement) for name in names
     )
@@ -87,7 +86,19 @@ def _can_hoist(context: Context, node: ast.IfExp) -> bool:
         if isinstance(outer, NESTED):
             return False
         outer = context.parent(outer)
-    return not any(isinstance(n, ast.NamedExpr) for n in ast.walk(statement))
+    inside = {id(n) for n in ast.walk(node)}
+    beside = [n for n in ast.walk(statement) if id(n) not in inside]
+    return not any(isinstance(n, ast.NamedExpr) or (isinstance(n, ast.Call) and _acts(context, n)) for n in beside)
+
+
+def _acts(context: Context, call: ast.Call) -> bool:
+    """Whether a call could change what the test reads, or draw random numbers."""
+    op = context.op(call)
+    return (
+        op is None
+        or bool(op.traits & {"inplace", "rng", "state"})
+        or not op.traits & {"pure", "view", "static", "raises", "heavy"}
+    )
 
 
 def bare(context: Context, edit: Edit) -> Edit:

@@ -3,55 +3,15 @@
 from __future__ import annotations
 
 import ast
-import fnmatch
 from collections.abc import Iterator
 from typing import ClassVar
 
 from gbfix.facts.lattice import Kind, Site
 from gbfix.rule import Applicability, Edit, Finding, Fix, Rule
-from gbfix_codemods._effects import called
+from gbfix_codemods._effects import called, one_line
+from gbfix_codemods._measured import ADVICE, CALLS
+from gbfix_codemods._untraceable import breaks
 
-# Every name was measured to break in default mode on torch 2.13, in a function of its own. By what to do instead:
-TIMES = (
-    "time.time", "time.time_ns", "time.perf_counter", "time.perf_counter_ns", "time.monotonic", "time.monotonic_ns",
-    "time.process_time", "time.process_time_ns", "time.thread_time", "time.strftime", "time.localtime", "time.gmtime",
-    "time.ctime", "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today",
-)  # fmt: skip
-DRAWS = (
-    "random.random", "random.choice", "random.choices", "random.shuffle", "random.sample", "random.gauss",
-    "random.normalvariate", "random.betavariate", "random.expovariate", "random.triangular", "random.getrandbits",
-    "numpy.random.permutation", "numpy.random.shuffle", "numpy.random.default_rng", "secrets.*", "uuid.uuid1",
-    "uuid.uuid4", "os.urandom", "random.uniform", "random.randint", "random.randrange",
-)  # fmt: skip
-# Dynamo passes these numbers in; only a branch on them breaks.
-TRACED = ("random.uniform", "random.randint", "random.randrange")
-SEEDS = (
-    "random.seed", "random.getstate", "random.setstate", "torch.manual_seed", "torch.random.manual_seed",
-    "torch.cuda.manual_seed_all", "torch.initial_seed", "torch.get_rng_state", "torch.set_rng_state",
-    "torch.Generator",
-)  # fmt: skip
-QUESTIONS = (
-    "os.getpid", "os.getcwd", "os.cpu_count", "os.listdir", "os.stat", "os.path.exists", "os.path.isfile",
-    "os.path.isdir", "os.path.getsize", "os.path.abspath", "os.path.realpath", "glob.glob",
-    "socket.gethostname", "json.dumps", "json.loads", "hashlib.*", "zlib.crc32", "base64.*", "bisect.*",
-    "statistics.mean", "sys.getsizeof", "sys._getframe", "inspect.stack", "inspect.getsource",
-    "inspect.currentframe", "importlib.import_module", "threading.get_ident", "threading.current_thread",
-    "torch.get_num_threads", "torch.get_float32_matmul_precision", "torch.can_cast", "torch.cuda.device_count",
-    "torch.cuda.memory_allocated", "torch.cuda.max_memory_allocated", "torch.backends.mps.is_available",
-)  # fmt: skip
-EFFECTS = (
-    "open", "io.open", "time.sleep", "json.dump", "pickle.*", "torch.save", "torch.load", "numpy.save",
-    "numpy.load", "os.makedirs", "os.remove", "os.system", "os.putenv", "subprocess.*", "shutil.*",
-    "tempfile.mkdtemp", "gc.*", "heapq.*", "torch.set_num_threads", "threading.Lock", "threading.RLock",
-    "threading.Event", "warnings.simplefilter", "warnings.filterwarnings", "logging.basicConfig",
-)  # fmt: skip
-ADVICE = {
-    TIMES: "take the time outside of the compiled code",
-    DRAWS: "draw before the compiled code and pass the number in",
-    SEEDS: "set or read the seed outside of the compiled code",
-    QUESTIONS: "ask once before the code is compiled and keep the answer",
-    EFFECTS: "do it outside of the compiled code",
-}
 LOOPS = (ast.For, ast.While, ast.With, ast.Try)
 MOST_STATEMENTS = 12
 
@@ -59,24 +19,29 @@ MOST_STATEMENTS = 12
 class UntraceableCall(Rule):
     """Flag a call into Python that Dynamo cannot follow; rewrite its helper to be left out by `torch.compiler.disable`.
 
-    Breaks because Dynamo has no graph form for clocks, random numbers of Python, files, processes and most C functions.
+    Breaks because Dynamo has no graph form for clocks, random numbers of Python, files, processes, locks, storages, sparse
+    layouts and most C functions.
     Unsafe because the helper is then never compiled, and its call stays a graph break (one instead of several).
-    Source: GB0007, GB0008, GB0059, GB0134, GB0142, GB0156, GB0170, GB0208, GB0294, GB0363 in
-    torch/_dynamo/graph_break_registry.json, torch 2.13.
+    Source: GB0006, GB0007, GB0008, GB0014, GB0015, GB0045, GB0046, GB0055, GB0059, GB0087, GB0088, GB0090, GB0107,
+    GB0110, GB0116, GB0126, GB0127, GB0134, GB0142, GB0147, GB0148, GB0156, GB0170, GB0180, GB0208, GB0277, GB0294,
+    GB0363, GB0374, GB4198, GB4695, GB5976, GB7650, GB8977 in torch/_dynamo/graph_break_registry.json, torch 2.13.
     """
 
     code: ClassVar[str] = "GBF501"
     gb_ids: ClassVar[tuple[str, ...]] = (
-        "GB0007", "GB0008", "GB0059", "GB0134", "GB0142", "GB0156", "GB0170", "GB0208", "GB0294", "GB0363",
+        "GB0006", "GB0007", "GB0008", "GB0014", "GB0015", "GB0045", "GB0046", "GB0055", "GB0059", "GB0087",
+        "GB0088", "GB0090", "GB0107", "GB0110", "GB0116", "GB0126", "GB0127", "GB0134", "GB0142", "GB0147",
+        "GB0148", "GB0156", "GB0170", "GB0180", "GB0208", "GB0277", "GB0294", "GB0363", "GB0374", "GB4198",
+        "GB4695", "GB5976", "GB7650", "GB8977",
     )  # fmt: skip
-    calls: ClassVar[tuple[str, ...]] = tuple(name for names in ADVICE for name in names)
+    calls: ClassVar[tuple[str, ...]] = CALLS
+    kinds: ClassVar[tuple[str, ...]] = ("attribute", "store")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call; the fix is one for the whole helper."""
-        assert isinstance(site.node, ast.Call)
-        if site.name in TRACED and not self.decides(site.node, site.function):
+        if not _matches(site.name, CALLS) or not breaks(self.context, site):
             return
-        message = f"`{called(self.context, site.node)}` cannot be traced"
+        message = f"`{self.spelled(site.node)}` cannot be traced"
         if why := self.keeps(site.function):
             advice = next(text for names, text in ADVICE.items() if _matches(site.name, names))
             yield self.report(site, message, declined=f"{self.place(site)}{why}; {advice}")
@@ -114,15 +79,13 @@ class UntraceableCall(Rule):
             return f"torch.compiler.disable on {name} would only move the one break to its call"
         return ""
 
-    def decides(self, node: ast.AST, function: ast.AST) -> bool:
-        """Whether a branch depends on a value, by itself or by the name it is assigned to."""
-        statement = self.context.statement(node)
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        names = {target.id for target in targets if isinstance(target, ast.Name)}
-        branches = (ast.If, ast.While, ast.IfExp, ast.Assert)
-        tests = [inner.test for inner in ast.walk(function) if isinstance(inner, branches)]
-        parts = [part for test in tests for part in ast.walk(test)]
-        return any(part is node or (isinstance(part, ast.Name) and part.id in names) for part in parts)
+    def spelled(self, node: ast.AST) -> str:
+        """What a finding calls its site."""
+        if isinstance(node, ast.Call):
+            return called(self.context, node)
+        if isinstance(node, ast.Assign):
+            return f"{one_line(self.context, node.targets[0])} = ..."
+        return one_line(self.context, node)
 
     def place(self, site: Site) -> str:
         """What makes a break costlier here. After one in `with torch.no_grad():` and the like, Dynamo resumes."""
@@ -164,4 +127,4 @@ class UntraceableCall(Rule):
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)

@@ -152,10 +152,12 @@ class Check:
         return results
 
     def _task(self, known: Registry, text: Source, fix: bool) -> Task:
+        from gbfix.facts.lattice import Scope
         from gbfix.runner import Task
 
         rules = self._select(known, text.settings, text.settings.ignored_for(text.path))
-        return Task(text.shown, text.data, rules, text.settings.unsafe_fixes, fix)
+        scope = Scope(text.settings.assume_compiled, text.settings.entry_points)
+        return Task(text.shown, text.data, rules, text.settings.unsafe_fixes, fix, scope)
 
     def _select(self, known: Registry, settings: Settings, ignored: tuple[str, ...]) -> tuple[type[Rule], ...]:
         from gbfix.registry import UnknownRule

@@ -113,6 +113,22 @@ def config(path: str, texts: tuple[str, ...], isolated: bool) -> None:
     Terminal().out("\n".join([f"# from {settings.origin}", *lines, ""]))
 
 
+@cli.command()
+@click.argument("place", metavar="FILE:LINE[:COLUMN]")
+@click.option("--output-format", type=click.Choice(("text", "json")), default="text")
+@click.option("--config", "texts", multiple=True, metavar="FILE|KEY=VALUE")
+@click.option("--isolated", is_flag=True)
+def facts(place: str, output_format: str, texts: tuple[str, ...], isolated: bool) -> None:
+    """Tell what gbfix knows of a line, or of the expression at a column, and why.
+
+    What each value is, whether the function is compiled, and what on the line could break the graph.
+    """
+    from gbfix.place import show
+    from gbfix.terminal import Terminal
+
+    Terminal().out(show(place, output_format, texts, isolated))
+
+
 def main() -> NoReturn:
     """Run the command line and end the process: 2 for what failed, 130 for Ctrl-C."""
     sys.exit(run(sys.argv[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ else:
     import tomli as tomllib
 
 FORMATS = ("full", "concise", "json", "rdjson", "github")
+_FUNCTION = re.compile(r"([^:]+:)?[^\W\d]\w*(\.[^\W\d]\w*)*")
 _NAMES = (".gbfix.toml", "gbfix.toml", "pyproject.toml")
 
 
@@ -34,6 +36,8 @@ class Settings:
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
     unsafe_fixes: bool = False
+    assume_compiled: bool = False
+    entry_points: tuple[str, ...] = ()
     exclude: tuple[str, ...] | None = None
     extend_exclude: tuple[str, ...] = ()
     respect_gitignore: bool = True
@@ -89,6 +93,12 @@ def _format(value: object) -> str:
     return value
 
 
+def _functions(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) and _FUNCTION.fullmatch(item) for item in value):
+        raise TypeError('a list of functions, such as "pkg.mod:func" or "Class.method"')
+    return tuple(value)
+
+
 def _table(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     if not isinstance(value, dict):
         raise TypeError("a table of pattern = [codes]")
@@ -100,6 +110,8 @@ _READERS: dict[str, Callable[[object], object]] = {
     "ignore": _strings,
     "extend-select": _strings,
     "unsafe-fixes": _flag,
+    "assume-compiled": _flag,
+    "entry-points": _functions,
     "exclude": _strings,
     "extend-exclude": _strings,
     "respect-gitignore": _flag,

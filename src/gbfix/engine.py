@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from gbfix.context import ModuleContext
 from gbfix.errors import Trouble
 from gbfix.facts.compiled import compiled
+from gbfix.facts.lattice import DEFAULT_SCOPE, Scope
 from gbfix.facts.project import ModuleFacts, split_lines
 from gbfix.facts.sites import sites
 from gbfix.rule import Applicability, Edit, Finding, Rule
@@ -26,8 +27,8 @@ class Outcome:
     """What came of one file.
 
     `fixed` are findings whose fix was applied, `left` the rest, both with positions in the original text; `remaining` is
-    `left` with positions in `source`, the new text. `source` equals `original` when nothing changed. `rules` and `unsafe` are
-    what the run was given, so that it can be repeated.
+    `left` with positions in `source`, the new text. `source` equals `original` when nothing changed. `rules`, `unsafe` and
+    `scope` are what the run was given, so that it can be repeated.
     """
 
     path: str
@@ -39,6 +40,7 @@ class Outcome:
     remaining: tuple[Finding, ...] = ()
     rules: tuple[type[Rule], ...] = ()
     unsafe: bool = False
+    scope: Scope = DEFAULT_SCOPE
 
 
 def run(
@@ -49,27 +51,28 @@ def run(
     unsafe: bool = False,
     fix: bool = True,
     skip: frozenset[str] = frozenset(),
+    scope: Scope = DEFAULT_SCOPE,
 ) -> Outcome:
     """Apply the rules' fixes to one text.
 
     With `unsafe`, also fixes that may change results. Without `fix`, everything is only listed (in `left`). Fixes whose
-    finding's fingerprint is in `skip` are not applied.
+    finding's fingerprint is in `skip` are not applied. `scope` says more about what is compiled.
     """
     try:
         text, encoding = decode(source)
         facts = ModuleFacts(text, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Outcome(path, source, source, (), (), (_unreadable(path, error),), (), tuple(rules), unsafe)
-    work = _Work(path, rules, unsafe, skip)
+        return Outcome(path, source, source, (), (), (_unreadable(path, error),), (), tuple(rules), unsafe, scope)
+    work = _Work(path, rules, unsafe, skip, scope)
     new = work.run(facts, fix)
     troubles = tuple(work.troubles)
     if new is None:
-        return Outcome(path, source, source, (), work.first, troubles, work.first, tuple(rules), unsafe)
+        return Outcome(path, source, source, (), work.first, troubles, work.first, tuple(rules), unsafe, scope)
     back = _line_map(text, new)
     left = tuple(sorted((_moved(f, back) for f in work.left), key=lambda f: f.key))
     fixed = tuple(sorted(work.fixed, key=lambda f: f.key))
     result = source if new == text else new.encode(encoding)
-    return Outcome(path, source, result, fixed, left, troubles, work.left, tuple(rules), unsafe)
+    return Outcome(path, source, result, fixed, left, troubles, work.left, tuple(rules), unsafe, scope)
 
 
 def applies(finding: Finding, *, unsafe: bool) -> bool:
@@ -106,11 +109,14 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
 class _Work:
     """The passes over one module."""
 
-    def __init__(self, path: str, rules: Sequence[type[Rule]], unsafe: bool, skip: frozenset[str]) -> None:
+    def __init__(
+        self, path: str, rules: Sequence[type[Rule]], unsafe: bool, skip: frozenset[str], scope: Scope
+    ) -> None:
         self.path = path
         self.rules = list(rules)
         self.unsafe = unsafe
         self.skip = skip
+        self.scope = scope
         self.troubles: list[Trouble] = []
         self.fixed: list[Finding] = []
         self.left: tuple[Finding, ...] = ()
@@ -167,7 +173,7 @@ class _Work:
         return chosen
 
     def _findings(self, facts: ModuleFacts) -> tuple[ModuleContext | None, tuple[Finding, ...]]:
-        reached = compiled(facts)
+        reached = compiled(facts, self.scope)
         if not reached:
             return None, ()
         context = ModuleContext(facts, reached)

@@ -25,6 +25,7 @@ class Options:
     select: tuple[str, ...] | None
     ignore: tuple[str, ...] | None
     extend_select: tuple[str, ...] | None
+    assume_compiled: bool | None
     exclude: tuple[str, ...] | None
     extend_exclude: tuple[str, ...] | None
     force_exclude: bool
@@ -58,8 +59,8 @@ class Options:
     def overrides(self) -> dict[str, Any]:
         """The settings that the command line sets."""
         names = (
-            "select", "ignore", "extend_select", "unsafe_fixes", "exclude", "extend_exclude", "respect_gitignore",
-            "output_format", "entry", "inputs", "verify_timeout_s",
+            "select", "ignore", "extend_select", "assume_compiled", "unsafe_fixes", "exclude", "extend_exclude",
+            "respect_gitignore", "output_format", "entry", "inputs", "verify_timeout_s",
         )  # fmt: skip
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
@@ -84,6 +85,7 @@ _DECLARED: tuple[Callable[[Any], Any], ...] = (
     _list("--select", "RULES", "Rules to run: codes, starts of codes, names, torch GB ids, ALL; comma separated."),
     _list("--ignore", "RULES", "Rules to leave out."),
     _list("--extend-select", "RULES", "Rules to run besides those selected."),
+    click.option("--assume-compiled/--no-assume-compiled", default=None, help="Every function counts as compiled."),
     _list("--exclude", "PATTERNS", "Patterns to leave out of a walk, instead of the defaults."),
     _list("--extend-exclude", "PATTERNS", "Patterns to leave out besides the others."),
     click.option("--force-exclude", is_flag=True, help="Patterns and .gitignore hold for named paths too."),

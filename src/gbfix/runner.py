@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gbfix import engine
 from gbfix.engine import Outcome
 from gbfix.errors import Trouble
+from gbfix.facts.lattice import DEFAULT_SCOPE, Scope
 from gbfix.rule import Rule
 
 # Starting processes costs more than this many files.
@@ -29,6 +30,7 @@ class Task:
     rules: tuple[type[Rule], ...]
     unsafe: bool = False
     fix: bool = True
+    scope: Scope = DEFAULT_SCOPE
 
 
 def run(
@@ -50,7 +52,7 @@ def run(
 
 def _one(task: Task) -> Outcome:
     try:
-        return engine.run(task.source, task.path, task.rules, unsafe=task.unsafe, fix=task.fix)
+        return engine.run(task.source, task.path, task.rules, unsafe=task.unsafe, fix=task.fix, scope=task.scope)
     except Exception as error:
         return _failed(task, f"gbfix crashed here: {type(error).__name__}: {error}", traceback.format_exc())
 

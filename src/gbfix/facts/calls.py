@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.facts import ops, terms
+from gbfix.facts.lambdas import hand_over
 from gbfix.facts.lattice import UNKNOWN, Kind, Op, Value
 from gbfix.facts.values import BOOL, FALSE, INT, SCALAR, TRUE, Env, at, new_tensor, opaque, with_scalar
 
@@ -44,6 +45,7 @@ def evaluate(self: Evaluator, node: ast.Call, env: Env) -> Value:
     called = self.eval(func, env) if not isinstance(func, (ast.Name, ast.Attribute)) else UNKNOWN
     args = [self.eval(arg, env) for arg in node.args]
     keywords = {keyword.arg or "**": self.eval(keyword.value, env) for keyword in node.keywords}
+    hand_over(self, node, dotted, args, receiver, env)
     if dotted is not None:
         return _dotted(self, node, dotted, args, keywords)
     if isinstance(func, ast.Name):
@@ -63,6 +65,8 @@ def _dotted(self: Evaluator, node: ast.Call, dotted: str, args: list[Value], key
         return Value(Kind.LOGGER)
     if dotted in ("torch.nn.Parameter", "torch.nn.parameter.Parameter"):
         return replace(new_tensor(node, "a Parameter"), parameter=True)
+    if dotted in ("torch.nn.Buffer", "torch.nn.parameter.Buffer"):
+        return new_tensor(node, "a buffer")
     if dotted in CONTAINERS:
         items = args[0].items if args and args[0].kind is Kind.LIST else tuple(args) or None
         return Value(Kind.MODULE, cls=dotted, items=items)
@@ -79,7 +83,7 @@ def _dotted(self: Evaluator, node: ast.Call, dotted: str, args: list[Value], key
         return Value(
             Kind.SCALAR,
             cls="float" if dotted.startswith("math.") else None,
-            read=any(a.read or a.kind is Kind.TENSOR for a in args),
+            read=any(a.read or (a.kind is Kind.TENSOR and dotted.startswith("math.")) for a in args),
         )
     if dotted.startswith(("numpy.", "torch.distributed.")):
         return Value(Kind.NDARRAY) if dotted.startswith("numpy.") else UNKNOWN
@@ -179,6 +183,9 @@ def _method(
         # a tensor or a number: numbers have no such method
         receiver = new_tensor(func.value, f"`.{name}()` of a tensor or number")
         self.values[id(func.value)] = receiver
+    if receiver.kind is Kind.UNKNOWN and name in ("item", "tolist") and not args:
+        # only tensors and arrays have these
+        return Value(Kind.SCALAR, certain=False, read=True)
     if receiver.kind is Kind.TENSOR:
         return _tensor_method(self, node, func, receiver, args, keywords, env)
     if receiver.kind is Kind.LOGGER:
@@ -306,6 +313,8 @@ def result(node: ast.Call, op: Op, args: list[Value], keywords: dict[str, Value]
     """The value that a torch operator gives for these arguments (`self` first for a method)."""
     name = op.name.rpartition(".")[2]
     returns = ops.returned(op, len(args), keywords)
+    if "as_tuple" in keywords and keywords["as_tuple"].constant is False:
+        returns = "tensor"
     if returns == "other" and name in ("max", "min"):
         second = args[1].kind
         returns = "tensor" if second is Kind.TENSOR else "tensors" if second is Kind.SCALAR else "other"

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gbfix.facts.entries import entries, functions
-from gbfix.facts.lattice import Kind
+from gbfix.facts.entries import entries, functions, named
+from gbfix.facts.lattice import DEFAULT_SCOPE, Kind, Scope
 from gbfix.facts.project import is_property
 from gbfix.facts.values import Function
 
@@ -47,8 +47,8 @@ class Reach:
     entry: bool
 
 
-def compiled(facts: ModuleFacts) -> dict[int, Reach]:
-    """The functions that run under torch.compile, by identity of their node."""
+def compiled(facts: ModuleFacts, scope: Scope = DEFAULT_SCOPE) -> dict[int, Reach]:
+    """The functions that run under torch.compile, by identity of their node. `scope` is what the user says of it."""
     every = functions(facts)
     found: dict[int, Reach] = {}
     queue: list[Function] = []
@@ -68,9 +68,11 @@ def compiled(facts: ModuleFacts) -> dict[int, Reach]:
                 for target in (callee, *_overrides(facts, callee)):
                     add(target, Reach(f"called from `{function.name}`", found[id(function)].certain, False))
 
-    for function, why in entries(facts):
+    for function, why in (*entries(facts), *named(facts, scope.entry_points)):
         add(function, Reach(why, True, True))
     follow()
+    for function in every if scope.assume_compiled else ():
+        add(function, Reach("every function is assumed to be compiled", True, False))
     if not re.search(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$", facts.path.replace("\\", "/")):
         for function in every:
             if id(function) not in found and _works_on_tensors(facts, function):

@@ -86,6 +86,30 @@ def entries(facts: ModuleFacts) -> list[tuple[Function, str]]:
     return found
 
 
+def named(facts: ModuleFacts, names: tuple[str, ...]) -> list[tuple[Function, str]]:
+    """The functions that `func`, `Class.method`, or one of these after `pkg.mod:` or `file.py:` stands for."""
+    found: list[tuple[Function, str]] = []
+    for name in names:
+        where, _, wanted = name.rpartition(":")
+        if not where or _is_module(facts.path, where):
+            found += [(f, f"an entry point: `{name}`") for f in functions(facts) if qualified(facts, f) == wanted]
+    return found
+
+
+def qualified(facts: ModuleFacts, function: Function) -> str:
+    """A function's name with the class or function around it: `Class.method`, `outer.inner`."""
+    owner, outer = facts.owners.get(id(function)), facts.outer.get(id(function))
+    before = owner.node.name if owner is not None else qualified(facts, outer) if outer is not None else ""
+    return f"{before}.{function.name}" if before else function.name
+
+
+def _is_module(path: str, where: str) -> bool:
+    """Whether a file can be a dotted module, or the file of a path; as many parts are compared as both have."""
+    wanted = where.replace("\\", "/").removesuffix(".py").split("/") if where.endswith(".py") else where.split(".")
+    parts = path.replace("\\", "/").removesuffix(".py").removesuffix("/__init__").split("/")
+    return all(a == b for a, b in zip(reversed(wanted), reversed(parts), strict=False))
+
+
 def _targets(facts: ModuleFacts, node: ast.expr, seen: set[str]) -> list[Function]:
     """The functions of this module that an expression handed to torch.compile stands for."""
     if isinstance(node, ast.Name):
@@ -110,6 +134,15 @@ def _targets(facts: ModuleFacts, node: ast.expr, seen: set[str]) -> list[Functio
         if isinstance(node.func, ast.Name) and node.func.id in facts.functions and node.func.id not in seen:
             seen.add(node.func.id)
             return [f for value in _returned(facts.functions[node.func.id]) for f in _targets(facts, value, seen)]
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.value, ast.Call):
+        func = node.value.func
+        if isinstance(func, ast.Name) and func.id in facts.functions and func.id not in seen:
+            seen.add(func.id)
+            tuples = [value.elts for value in _returned(facts.functions[func.id]) if isinstance(value, ast.Tuple)]
+            return [
+                f for parts in tuples for index, part in enumerate(parts) if index == node.slice.value
+                for f in _targets(facts, part, seen)
+            ]  # fmt: skip
     return []
 
 

@@ -154,7 +154,7 @@ class Evaluator:
             return opaque(base.items[0], node)
         if base.kind is Kind.MODULE and base.items:
             return base.items[0]
-        return SCALAR if base.kind is Kind.SCALAR else UNKNOWN
+        return SCALAR if base.kind is Kind.SCALAR else base if base.kind is Kind.NDARRAY else UNKNOWN
 
     def _slice(self, node: ast.Slice, env: Env) -> Value:
         for part in (node.lower, node.upper, node.step):
@@ -268,8 +268,11 @@ class Evaluator:
         if any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
             return BOOL
         if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
-            return replace(BOOL, read=read or (values[0].kind is Kind.TENSOR and values[1].kind is not Kind.DICT))
+            searched = values[1].kind is not Kind.DICT
+            return replace(BOOL, read=read or (searched and any(v.kind is Kind.TENSOR for v in values)))
         tensors = [v for v in values if v.kind is Kind.TENSOR]
+        if not tensors and any(v.kind is Kind.NDARRAY for v in values):
+            return Value(Kind.NDARRAY, certain=False)
         if not tensors:
             return replace(BOOL, read=read) if all(v.kind is Kind.SCALAR for v in values) else UNKNOWN
         if any(v.kind in (Kind.LIST, Kind.TUPLE, Kind.DICT, Kind.OBJECT, Kind.NDARRAY) for v in values):
@@ -292,6 +295,8 @@ class Evaluator:
         """The value of an arithmetic operation."""
         kinds = {left.kind, right.kind}
         if Kind.TENSOR not in kinds:
+            if Kind.NDARRAY in kinds:
+                return Value(Kind.NDARRAY, certain=False)
             if kinds == {Kind.SCALAR}:
                 return Value(
                     Kind.SCALAR,

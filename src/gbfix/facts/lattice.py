@@ -109,11 +109,29 @@ class Op:
 
 
 @dataclass(frozen=True)
+class Scope:
+    """What the user says about what is compiled.
+
+    With `assume_compiled` every function counts, except those that Dynamo never enters. `entry_points` are functions handed
+    to torch.compile elsewhere: `func`, `Class.method`, or one of these after `pkg.mod:`.
+    """
+
+    assume_compiled: bool = False
+    entry_points: tuple[str, ...] = ()
+
+
+DEFAULT_SCOPE = Scope()
+
+
+@dataclass(frozen=True)
 class Site:
     """A span of code that could break a graph.
 
-    `kind` is branch, ternary, while, assert, read (`.item()`, `float(t)`) or call (a call of a name that a rule asked for;
-    `name` is then the dotted name). `focus` is the first tensor that a test reads. Lines are 1-based, columns 0-based characters.
+    `kind` is branch, ternary, while, assert, read (`.item()`, `float(t)`), call (a call of a name that a rule asked for;
+    `name` is then the dotted name), for (over a tensor, or as often as one says), truth (`a and b`, `not t` or `v in t` outside
+    of a test), filter (a comprehension's test), index (a subscript with tensors), dynamic (an operator whose output can have any
+    size), text (a tensor formatted by `%` or `!r`) or array (`.item()` of a NumPy array). `focus` is the first tensor that a
+    test reads. Lines are 1-based, columns 0-based characters.
     """
 
     kind: str

@@ -83,7 +83,7 @@ def _narrow_type(self: Evaluator, test: ast.Call, name: str, env: Env, outcome: 
                     Kind.TENSOR,
                     dtype=f"d@{at(test)}:{name}",
                     shape=f"s@{at(test)}:{name}",
-                    evidence=(f"line {test.lineno}: tested to be a tensor",),
+                    evidence=(f"line {test.lineno}: `{name}` is tested to be a tensor",),
                 )
             )
         elif old.kind is Kind.TENSOR or old.kind is Kind.UNKNOWN:

@@ -355,6 +355,15 @@ def parameters(
     return env
 
 
+def _as_passed(annotated: Value, passed: Value) -> Value:
+    """An annotation of a number gives way where the module's own calls pass a tensor."""
+    if annotated.kind is Kind.SCALAR and passed.kind is Kind.TENSOR:
+        return replace(passed, certain=False, fresh=False)
+    if annotated.items and passed.items and len(annotated.items) == len(passed.items):
+        return replace(annotated, items=tuple(map(_as_passed, annotated.items, passed.items)))
+    return annotated
+
+
 def _parameter(
     module: ModuleFacts,
     function: Function,
@@ -386,6 +395,8 @@ def _parameter(
             value = given
         if value is None:
             value = UNKNOWN
+    elif passed is not None:
+        value = _as_passed(value, passed)
     if given is not None and given.kind is Kind.NONE and value.kind is not Kind.UNKNOWN:
         value = replace(value, optional=True)
     return replace(value, constant=None)

@@ -136,24 +136,32 @@ class ModuleFacts:
         self._globals = {
             name: replace(value, constant=None, fresh=False) for name, value in end.items() if "." not in name
         }
+        again: set[int] | None = None
         for _ in range(MAX_PASSES):
-            before = (dict(self._summaries), dict(self._passed), [dict(c.attributes) for c in self.classes.values()])
-            self._pass()
-            if before == (self._summaries, self._passed, [c.attributes for c in self.classes.values()]):
+            before = (
+                dict(self._summaries),
+                dict(self._passed),
+                {id(c): dict(c.attributes) for c in self.classes.values()},
+            )
+            self._pass(again)
+            again = self._outdated(*before)
+            if not again:
                 break
 
-    def _pass(self) -> None:
-        self.flows = {}
+    def _pass(self, again: set[int] | None) -> None:
+        """Evaluate all functions, or only those whose ground has changed."""
         for info in self.classes.values():
-            self._class_body(info)
-            if "__init__" in info.methods:
+            if again is None:
+                self._class_body(info)
+            if "__init__" in info.methods and (again is None or id(info.methods["__init__"]) in again):
                 self._function(info.methods["__init__"], info, {})
         for info in self.classes.values():
             for method in info.methods.values():
-                if method.name != "__init__":
+                if method.name != "__init__" and (again is None or id(method) in again):
                     self._function(method, info, {})
         for function in self.functions.values():
-            self._function(function, None, {})
+            if again is None or id(function) in again:
+                self._function(function, None, {})
         passed: dict[int, dict[str, Value]] = {}
         for flow in self.flows.values():
             for callee, _, args, keywords, bound in flow.calls:
@@ -162,6 +170,24 @@ class ModuleFacts:
             for args, keywords in made_inputs(self.flows[id(self.functions["make_inputs"])]):
                 _join_passed(passed.setdefault(id(function), {}), function, args, keywords, id(function) in self.owners)
         self._passed = passed
+
+    def _outdated(
+        self, summaries: dict[int, Value], passed: dict[int, dict[str, Value]], attributes: dict[int, dict[str, Value]]
+    ) -> set[int]:
+        """The functions (with what is nested in them) that rest on something that the last pass found to be different."""
+        classes = {id(c) for c in self.classes.values() if attributes[id(c)] != c.attributes}
+        found: set[int] = set()
+        for key, flow in self.flows.items():
+            changed = passed.get(key, {}) != self._passed.get(key, {})
+            changed = changed or any(
+                summaries.get(id(c[0]), UNKNOWN) != self._summaries.get(id(c[0]), UNKNOWN) for c in flow.calls
+            )
+            changed = changed or (flow.owner is not None and any(id(c) in classes for c in self.mro(flow.owner)))
+            if changed:
+                while key in self.outer:
+                    key = id(self.outer[key])
+                found.add(key)
+        return found
 
     def _class_body(self, info: ClassFacts) -> None:
         for statement in info.node.body:

@@ -193,7 +193,9 @@ class Search:
         if (path, skip) not in self.rerun:
             wanted, outcome = skip, first
             for _ in range(3):
-                outcome = engine.run(first.original, path, first.rules, unsafe=first.unsafe, skip=wanted)
+                outcome = engine.run(
+                    first.original, path, first.rules, unsafe=first.unsafe, skip=wanted, scope=first.scope
+                )
                 extra = {finding.fingerprint for finding in outcome.fixed} - kept
                 if not extra:
                     break

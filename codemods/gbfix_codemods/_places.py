@@ -1,0 +1,80 @@
+"""Where in a function a node stands, as far as it decides which rule speaks of it, and what a break costs there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gbfix.facts.lattice import Kind
+from gbfix.facts.liveness import reads, targets
+from gbfix.rule import Context, Rule
+from gbfix_codemods._guard import output_name
+
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def ancestors(context: Context, node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes around a node, innermost first, up to the function that holds it."""
+    parent = context.parent(node)
+    while parent is not None and not isinstance(parent, SCOPES):
+        yield parent
+        parent = context.parent(parent)
+
+
+def in_test(context: Context, node: ast.AST) -> bool:
+    """Whether the value decides a branch, so that the branch is the finding."""
+    return any(
+        isinstance(around, (ast.If, ast.While, ast.Assert, ast.IfExp))
+        and any(inner is node for part in context.tested(around.test) for inner in ast.walk(part))
+        for around in ancestors(context, node)
+    )
+
+
+def in_text(rule: Rule, node: ast.AST) -> bool:
+    """Whether the value is only written out or raised: the output is the finding, or nothing is before the error."""
+    statement = rule.context.statement(node)
+    if isinstance(statement, ast.Raise):
+        return True
+    if isinstance(statement, ast.Assert):
+        return statement.msg is not None and any(inner is node for inner in ast.walk(statement.msg))
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and output_name(rule, call) != ""
+
+
+def in_try(context: Context, node: ast.AST) -> bool:
+    """Whether an error raised here could be caught in the same function."""
+    return any(isinstance(around, ast.Try) for around in ancestors(context, node))
+
+
+def in_loop(context: Context, node: ast.AST) -> bool:
+    """Whether a loop runs this again."""
+    return any(isinstance(around, (ast.For, ast.While)) for around in ancestors(context, node))
+
+
+def is_input(context: Context, node: ast.AST) -> bool:
+    """Whether a tensor comes in as it is: Dynamo then takes its value for a constant and guards it, without a break."""
+    value = context.value(node)
+    return isinstance(node, ast.Name) and value.shape == f"s:{node.id}" and not value.fresh
+
+
+def is_known(context: Context, node: ast.expr) -> bool:
+    """Whether a tensor is computed from Python numbers alone: Dynamo knows its value as long as it has one element."""
+    if isinstance(node, ast.Name):
+        function = context.parent(node)
+        while not isinstance(function, SCOPES) and function is not None:
+            function = context.parent(function)
+        if function is None:
+            return False
+        assigned = [n for n in ast.walk(function) if isinstance(n, ast.Assign) and node.id in targets(n)]
+        plain = all(isinstance(n.targets[0], ast.Name) and node.id not in reads(n.value) for n in assigned)
+        return bool(assigned) and plain and all(is_known(context, n.value) for n in assigned)
+    if context.value(node).kind is not Kind.TENSOR:
+        return context.value(node).kind in (Kind.SCALAR, Kind.LIST, Kind.TUPLE) and not context.value(node).read
+    if isinstance(node, ast.BinOp):
+        return is_known(context, node.left) and is_known(context, node.right)
+    op = context.op(node) if isinstance(node, ast.Call) else None
+    if op is None or not isinstance(node, ast.Call) or "rng" in op.traits or op.name == "torch.arange":
+        return False
+    method = isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None
+    receiver = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
+    return all(is_known(context, argument) for argument in (*receiver, *node.args))
