@@ -65,15 +65,15 @@ def _model(row: dict[str, Any]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-WAYS = {"gbfix": "gbfix", "certain": "gbfix, certain findings only", "list": "`if` tests that call one of 16 methods"}
+WAYS = {"all": "gbfix", "certain": "gbfix, certain findings only", "list": "`if` tests that call one of 16 methods"}
 
 
 def facts(result: dict[str, Any]) -> str:
     """How many known breaks have a finding, how many findings break, and what finding costs."""
     lines = ["| | known breaks found | findings that Dynamo traced | of these broke |", "|---|---|---|---|"]
     lines += [_way(name, result[key]) for key, name in WAYS.items()]
-    ids = ", ".join(f"{key} {hit} of {count}" for key, (hit, count) in result["gbfix"]["recall"]["by_id"].items())
-    unseen, speed = result["gbfix"]["precision"], result["speed"]
+    ids = ", ".join(f"{key} {hit} of {count}" for key, (hit, count) in result["all"]["recall"]["by_id"].items())
+    unseen, speed = result["all"]["precision"], result["speed"]
     whole = speed["whole"]
     lines += [
         "",

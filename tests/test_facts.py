@@ -273,7 +273,7 @@ def kinds(body: str) -> list[tuple[str, int]]:
         ("def print(*a): pass\nprint(x)\nreturn x", []),
         ("if torch.equal(x, x): return x\nreturn x * 2", [("branch", 1), ("read", 1)]),
         ("return 1\nprint(x)", []),
-        ("return [y for y in x if y > 0]", []),
+        ("return [y for y in x if y > 0]", [("filter", 1)]),
     ],
 )
 def test_sites(body: str, expected: list[tuple[str, int]]) -> None:

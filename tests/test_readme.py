@@ -53,6 +53,30 @@ def test_the_result_file_has_every_row_and_no_failure() -> None:
     assert [row["before"]["breaks"] for row in data["rows"]] == [row.breaks for row in rows.ROWS.values()]
 
 
+def test_every_known_break_that_is_missed_has_a_reason() -> None:
+    data = json.loads((ROOT / "benchmarks" / "results" / "facts.json").read_text(encoding="utf-8"))
+    assert data["models"] == len(
+        json.loads((ROOT / "benchmarks" / "facts" / "recipes.json").read_text(encoding="utf-8"))
+    )
+    assert [miss for miss in data["misses"] if miss["reason"] == "not looked at yet"] == []
+
+
+def test_what_is_found(render: ModuleType) -> None:
+    recall = {"sites": 8, "found": 6, "by_id": {"GB0170": [5, 6], "GB0124": [1, 2]}}
+    way = {"recall": recall, "precision": {"broke": 6, "clean": 2, "read": 1, "unread": 3}}
+    nothing = {"recall": {**recall, "found": 0}, "precision": {"broke": 0, "clean": 0, "read": 0, "unread": 0}}
+    whole = {"seconds": 20.0, "peak_mb": 300}
+    speed = {"files": 9, "lines": 12345, "parse_s": 2.0, "facts_s": 5.0, "peak_mb": 120, "whole": whole}
+    counts = {"models": 3, "runs": 4, **dict.fromkeys(render.WAYS, way), "list": nothing}
+    text = render.facts({**result(), **counts, "speed": speed})
+    assert "| gbfix | 6 of 8 | 8 | 6 (75%) |" in text
+    assert "| `if` tests that call one of 16 methods | 0 of 8 | 0 | 0 |" in text
+    assert "GB0170 5 of 6, GB0124 1 of 2" in text
+    assert "4 more findings lie in code that ran but that Dynamo had given up" in text
+    assert "; 1 of them read tensor data." in text
+    assert "5 s for 9 files (12,345 lines), 2.5 times `ast.parse` alone, at most 120 MB" in text
+
+
 def test_a_row(render: ModuleType) -> None:
     text = render.models(result())
     assert "| m | 4 | 2 | 0 | - | equal (3 tensors) | equal | 0 → 0 |" in text

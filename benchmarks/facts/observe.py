@@ -12,6 +12,7 @@ import datetime
 import json
 import logging
 import os
+import random
 import re
 import subprocess
 import sys
@@ -142,6 +143,7 @@ def reads(call: Callable[[], object]) -> Lines:
 
 def observe(name: str, mode: str) -> dict[str, Any]:
     """One recipe in one mode: an eager call first, then what is asked."""
+    import numpy
     import torch
 
     torch.set_num_threads(1)
@@ -156,7 +158,8 @@ def observe(name: str, mode: str) -> dict[str, Any]:
         return module.forward
 
     def call(function: Any = model) -> Any:
-        torch.manual_seed(0)
+        for seed in (torch.manual_seed, numpy.random.seed, random.seed):
+            seed(0)
         with torch.set_grad_enabled(mode == "train"):
             return function(**inputs)
 

@@ -124,14 +124,18 @@ class Truth:
         self.traced, self.executed, self.reads = (unpacked(data[key]) for key in ("traced", "executed", "reads"))
 
     def of(self, place: Place, lines: set[int]) -> str:
-        """What came of a statement with a finding on these lines: broke, clean, read, unread, or not run."""
+        """What came of a statement with a finding on these lines: broke, clean, read, unread, or not run.
+
+        Dynamo's log also names lines that it only jumped over, so a line must have been executed too.
+        """
         file = place[0]
         if place in self.breaks:
             return "broke"
-        if lines & self.traced.get(file, set()):
-            return "clean"
-        if not lines & self.executed.get(file, set()):
+        executed = lines & self.executed.get(file, set())
+        if not executed:
             return "not run"
+        if executed & self.traced.get(file, set()):
+            return "clean"
         every = self.library.file(file).lines(place[1])
         return "read" if every & self.reads.get(file, set()) else "unread"
 
@@ -182,17 +186,19 @@ def main() -> None:
     if options.findings:
         report = json.loads(options.findings.read_text(encoding="utf-8"))
     else:
-        report = json.loads(output(options.gbfix, *COMMAND, str(library.root)))
+        done = subprocess.run([options.gbfix, *COMMAND, str(library.root)], stdout=subprocess.PIPE, check=False)
+        report = json.loads(done.stdout)  # a rule that crashed is in it, and told on stderr
     ways = {
-        "gbfix": findings(report, library, certain=False),
+        "all": findings(report, library, certain=False),
         "certain": findings(report, library, certain=True),
         "list": listed({site["file"] for site in sites} | set(truth.traced) | set(truth.executed), library),
     }
     result = header(options, data)
+    result["errors"] = [f"{Path(error['filename']).name}: {error['message']}" for error in report["errors"]]
     for way, found in ways.items():
         counted, clean = precision(found, truth)
         result[way] = {"recall": recall(found, sites), "precision": counted}
-        if way == "gbfix":
+        if way == "all":
             result["misses"], result["not_broken"] = misses(found, sites), clean
     if not options.no_speed:
         result["speed"] = json.loads(output(sys.executable, str(HERE / "speed.py"), options.gbfix, str(library.root)))

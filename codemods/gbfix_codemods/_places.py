@@ -46,11 +46,6 @@ def in_try(context: Context, node: ast.AST) -> bool:
     return any(isinstance(around, ast.Try) for around in ancestors(context, node))
 
 
-def in_loop(context: Context, node: ast.AST) -> bool:
-    """Whether a loop runs this again."""
-    return any(isinstance(around, (ast.For, ast.While)) for around in ancestors(context, node))
-
-
 def is_input(context: Context, node: ast.AST) -> bool:
     """Whether a tensor comes in as it is: Dynamo then takes its value for a constant and guards it, without a break."""
     value = context.value(node)

@@ -14,6 +14,7 @@ from gbfix.facts.lattice import UNKNOWN, Arms, Op, Site, Value
 from gbfix.facts.liveness import targets
 from gbfix.facts.project import ModuleFacts
 from gbfix.facts.sites import tested
+from gbfix.facts.walk import children
 from gbfix.rule import Edit
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,14 +30,22 @@ class ModuleContext:
         self.needs_torch = False
         self._given: dict[int, set[str]] = {}
         self._parents: dict[int, ast.AST] = {}
-        for node in ast.walk(facts.tree):
-            for child in ast.iter_child_nodes(node):
-                self._parents[id(child)] = node
         self._called = {id(call[0]) for flow in facts.flows.values() for call in flow.calls}
 
     def at(self, site: Site) -> None:
         """Turn to the function of a site."""
         self.flow = self.facts.flows[id(site.function)]
+        top = site.function
+        while id(top) in self.facts.outer:
+            top = self.facts.outer[id(top)]
+        if id(top) not in self._parents:
+            owner = self.facts.owners.get(id(top))
+            self._parents[id(top)] = owner.node if owner is not None else self.facts.tree
+            if owner is not None:
+                self._parents[id(owner.node)] = self.facts.tree
+            for node in self.facts.nodes(top):
+                for child in children(node):
+                    self._parents[id(child)] = node
 
     def value(self, node: ast.AST) -> Value:
         return self.flow.values.get(id(node), UNKNOWN)

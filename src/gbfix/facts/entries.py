@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from gbfix.facts.flow import Flow
@@ -12,6 +13,7 @@ from gbfix.facts.values import Function
 if TYPE_CHECKING:
     from gbfix.facts.project import ClassFacts, ModuleFacts
 
+COMPILES = re.compile(r"\b(compile|export|explain)\b")
 CHAINED = {"eval", "train", "to", "cuda", "cpu", "half", "float", "double", "bfloat16", "requires_grad_", "compile"}
 
 
@@ -65,7 +67,7 @@ def entries(facts: ModuleFacts) -> list[tuple[Function, str]]:
             )
             if dotted in ("torch.compile", "torch._dynamo.optimize") or partial:
                 found.append((function, "decorated with torch.compile"))
-    for node in facts.nodes(facts.tree):
+    for node in facts.nodes(facts.tree) if COMPILES.search(facts.text) else ():
         if (
             isinstance(node, ast.Call)
             and facts.names.dotted(node.func) in ("torch.compile", "torch.export.export", "torch._dynamo.explain")

@@ -235,6 +235,7 @@ class Flow(Evaluator):
         return env
 
     def _do_import(self, node: ast.Import | ast.ImportFrom, env: Env) -> Env:
+        self.module.names.add(node)
         return env
 
     _do_importfrom = _do_import

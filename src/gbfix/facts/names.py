@@ -11,17 +11,30 @@ class Names:
     def __init__(self, tree: ast.Module) -> None:
         self.aliases: dict[str, str] = {}
         self.top: set[str] = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    bound = alias.asname or alias.name.split(".")[0]
-                    self.aliases[bound] = alias.name if alias.asname else bound
-            elif isinstance(node, ast.ImportFrom):
-                module = "." * node.level + (node.module or "")
-                for alias in node.names:
-                    self.aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
+        self._body(tree.body)
         for node in tree.body:
             self.top |= _bound(node)
+
+    def _body(self, body: list[ast.stmt]) -> None:
+        for node in body:
+            self.add(node)
+            for part in ("body", "orelse", "finalbody"):
+                if isinstance(node, (ast.If, ast.Try, ast.With)):
+                    self._body(getattr(node, part, []))
+            for handler in getattr(node, "handlers", ()):
+                self._body(handler.body)
+
+    def add(self, node: ast.stmt) -> None:
+        """Take in an import statement; one inside a function counts once the function is looked at."""
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound = alias.asname or alias.name.split(".")[0]
+                self.aliases[bound] = alias.name if alias.asname else bound
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                separator = "" if module.endswith(".") else "."
+                self.aliases[alias.asname or alias.name] = f"{module}{separator}{alias.name}"
 
     def dotted(self, node: ast.AST) -> str | None:
         """The dotted name of a name or attribute through the imports; None for anything else or a name not imported."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -14,6 +15,7 @@ from gbfix.facts.liveness import Liveness
 from gbfix.facts.names import Names
 from gbfix.facts.params import annotation, parameters
 from gbfix.facts.values import Env, Function, join, opaque
+from gbfix.facts.walk import walk
 
 MAX_PASSES = 3
 MODULE_BASES = ("Module", "PreTrainedModel", "LightningModule", "ModuleList", "Sequential")
@@ -57,13 +59,7 @@ class ModuleFacts:
     # -- structure
 
     def _index(self) -> None:
-        for node in self.nodes(self.tree):
-            if isinstance(node, ast.ClassDef):
-                bases = tuple(self.names.dotted(b) or (b.id if isinstance(b, ast.Name) else "") for b in node.bases)
-                methods = {m.name: m for m in node.body if isinstance(m, (ast.FunctionDef, ast.AsyncFunctionDef))}
-                info = ClassFacts(node, bases, False, methods)
-                self.classes[node.name] = info
-                self.owners.update({id(m): info for m in methods.values()})
+        self._classes(self.tree.body)
         for node in _top_level(self.tree.body):
             self.functions[node.name] = node
         for info in self.classes.values():
@@ -72,6 +68,18 @@ class ModuleFacts:
                 for c in self.mro(info)
                 for base in c.bases
             ) or ("forward" in info.methods and bool(info.bases))
+
+    def _classes(self, body: list[ast.stmt]) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                bases = tuple(self.names.dotted(b) or (b.id if isinstance(b, ast.Name) else "") for b in node.bases)
+                methods = {m.name: m for m in node.body if isinstance(m, (ast.FunctionDef, ast.AsyncFunctionDef))}
+                info = self.classes[node.name] = ClassFacts(node, bases, False, methods)
+                self.owners.update({id(m): info for m in methods.values()})
+            for part in ("body", "orelse", "finalbody"):
+                self._classes(getattr(node, part, []))
+            for handler in getattr(node, "handlers", ()):
+                self._classes(handler.body)
 
     def mro(self, info: ClassFacts) -> list[ClassFacts]:
         """The class and its bases in this module, nearest first."""
@@ -252,7 +260,7 @@ class ModuleFacts:
     def nodes(self, function: ast.AST) -> list[ast.AST]:
         """Every node below a function, nested functions included; walked once."""
         if id(function) not in self._nodes:
-            self._nodes[id(function)] = list(ast.walk(function))
+            self._nodes[id(function)] = walk(function)
         return self._nodes[id(function)]
 
     def liveness(self, function: Function) -> Liveness:
@@ -319,18 +327,11 @@ def _top_level(body: list[ast.stmt]) -> list[Function]:
 
 def split_lines(text: str) -> list[str]:
     """The lines of a text, ends kept, as Python's tokenizer counts them: LF, CRLF and CR end a line, form feed does not."""
-    lines: list[str] = []
-    start = 0
-    while start < len(text):
-        ends = [i for i in (text.find("\n", start), text.find("\r", start)) if i >= 0]
-        if not ends:
-            lines.append(text[start:])
-            break
-        end = min(ends)
-        end += 2 if text.startswith("\r\n", end) else 1
-        lines.append(text[start:end])
-        start = end
-    return lines
+    if "\r" in text:
+        return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
+    lines = [line + "\n" for line in text.split("\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
 
 
 def _columns_to_characters(tree: ast.AST, lines: list[str]) -> None:
