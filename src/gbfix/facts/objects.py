@@ -11,6 +11,7 @@ from gbfix.facts.compiled import Reach
 from gbfix.facts.flow import Flow
 from gbfix.facts.lattice import UNKNOWN, Kind, Site
 from gbfix.facts.values import Function
+from gbfix.facts.walk import own
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ClassFacts, ModuleFacts
@@ -219,7 +220,7 @@ class Objects:
                 for node in ast.walk(scope.args):
                     if isinstance(node, ast.arg):
                         found.setdefault(node.arg, []).append(None)
-            for node in _own(scope):
+            for node in own(scope, lambdas=False):
                 for target, value in _targets(node):
                     for inner in ast.walk(target):
                         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
@@ -233,14 +234,6 @@ class Objects:
 
 def _is_self(flow: Flow, node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == flow.self_name
-
-
-def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope, other scopes left out."""
-    for child in ast.iter_child_nodes(scope):
-        if not isinstance(child, (*FUNCTIONS, ast.ClassDef)):
-            yield child
-            yield from _own(child)
 
 
 def _targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr | None]]:

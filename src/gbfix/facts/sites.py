@@ -10,6 +10,7 @@ from gbfix.facts.compiled import Reach
 from gbfix.facts.flow import Flow
 from gbfix.facts.lattice import UNKNOWN, Kind, Site
 from gbfix.facts.objects import Objects, Wanted
+from gbfix.facts.walk import own
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ModuleFacts
@@ -29,18 +30,10 @@ def sites(facts: ModuleFacts, reached: dict[int, Reach], calls: Sequence[str]) -
         reach = reached.get(id(flow.function))
         if reach is None:
             continue
-        own = [node for statement in flow.function.body for node in (statement, *walk(statement))]
-        for site in (*_of_function(flow, wanted, reach), *objects.sites(flow, reach, own)):
+        nodes = own(flow.function)
+        for site in (*_of_function(flow, wanted, reach, nodes), *objects.sites(flow, reach, nodes)):
             found.setdefault((site.kind, id(site.node)), site)
     return sorted(found.values(), key=lambda s: (s.node.lineno, s.node.col_offset, s.kind))  # type: ignore[attr-defined]
-
-
-def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function's own body, nested functions left out."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield child
-            yield from walk(child)
 
 
 def tested(flow: Flow, test: ast.expr) -> list[ast.expr]:
@@ -61,7 +54,7 @@ def tested(flow: Flow, test: ast.expr) -> list[ast.expr]:
     return [test] if value.kind in (Kind.SCALAR, Kind.UNKNOWN) and value.read else []
 
 
-def _of_function(flow: Flow, calls: Wanted, reach: Reach) -> Iterator[Site]:
+def _of_function(flow: Flow, calls: Wanted, reach: Reach, nodes: list[ast.AST]) -> Iterator[Site]:
     function = flow.function
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
 
@@ -71,23 +64,22 @@ def _of_function(flow: Flow, calls: Wanted, reach: Reach) -> Iterator[Site]:
         return Site(kind, node, function, name, certain, why, parts[0] if parts and kind in FOCUSED else None)
 
     judged: set[int] = set()
-    for statement in function.body:
-        for node in (statement, *walk(statement)):
-            if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp)):
-                judged.update(id(part) for part in _decides(node.test))
-                reached = flow.values if isinstance(node, ast.IfExp) else flow.reached
-                parts = tested(flow, node.test) if id(node) in reached else []
-                if parts:
-                    yield site(TESTS[type(node)], node, parts)
-            elif isinstance(node, ast.Call) and id(node) in flow.values:
-                yield from _call(flow, node, calls, site)
-            elif isinstance(node, (ast.BoolOp, ast.UnaryOp, ast.Compare)) and id(node) not in judged:
-                judged.update(id(part) for operand in _operands(node) for part in _decides(operand))
-                parts = [part for operand in _operands(node) for part in _truths(flow, operand)]
-                if parts:
-                    yield site("truth", node, parts)
-            else:
-                yield from _other(flow, node, site, judged)
+    for node in nodes:
+        if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp)):
+            judged.update(id(part) for part in _decides(node.test))
+            reached = flow.values if isinstance(node, ast.IfExp) else flow.reached
+            parts = tested(flow, node.test) if id(node) in reached else []
+            if parts:
+                yield site(TESTS[type(node)], node, parts)
+        elif isinstance(node, ast.Call) and id(node) in flow.values:
+            yield from _call(flow, node, calls, site)
+        elif isinstance(node, (ast.BoolOp, ast.UnaryOp, ast.Compare)) and id(node) not in judged:
+            judged.update(id(part) for operand in _operands(node) for part in _decides(operand))
+            parts = [part for operand in _operands(node) for part in _truths(flow, operand)]
+            if parts:
+                yield site("truth", node, parts)
+        else:
+            yield from _other(flow, node, site, judged)
 
 
 def _other(flow: Flow, node: ast.AST, site: Callable[..., Site], judged: set[int]) -> Iterator[Site]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
 
 def children(node: ast.AST) -> list[ast.AST]:
     """The nodes right below a node in source order, `ctx` left out."""
@@ -24,4 +26,16 @@ def walk(node: ast.AST) -> list[ast.AST]:
     found = [node]
     for current in found:
         found += children(current)
+    return found
+
+
+def own(scope: ast.AST, *, lambdas: bool = True) -> list[ast.AST]:
+    """The nodes below a scope that belong to it: nested functions and classes as one node each, lambdas whole where wanted."""
+    found: list[ast.AST] = []
+    stack = children(scope)[::-1]
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        if not isinstance(node, NESTED) and (lambdas or not isinstance(node, ast.Lambda)):
+            stack += children(node)[::-1]
     return found
