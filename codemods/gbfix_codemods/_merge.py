@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gbfix.facts import terms
@@ -22,6 +22,15 @@ class Claim:
         """Note a reason once."""
         if reason not in self.reasons:
             self.reasons.append(reason)
+
+
+@dataclass
+class Leaf:
+    """One value of a name at the end of a path: its text, abstract value and effects."""
+
+    text: str
+    value: Value
+    effects: Effects
 
 
 def merge(name: str, values: list[Value], effects: list[Effects], claim: Claim, used_in_arithmetic: bool) -> None:
@@ -83,15 +92,19 @@ def _shapes(name: str, tensors: list[Value], claim: Claim) -> None:
     claim.add(f"the shapes of {name} are not proven equal on the paths")
 
 
-def check_aliases(context: Context, function: ast.AST, node: ast.stmt, names: set[str], texts: str) -> None:
-    """Raise Decline when a merged name, or a tensor that may share its memory, is changed in place later (or in a loop).
+def check_mutations(
+    context: Context, function: ast.AST, node: ast.stmt, names: set[str], leaves: Sequence[Leaf], claim: Claim
+) -> None:
+    """Judge the in-place changes that come later (or in a loop around).
 
-    `texts` are the values on the paths: only values that read an attribute of `self` can share memory with one.
+    Where a path only names a tensor, torch.where gives a new one: raises Decline when a merged name, or a tensor that may share
+    its memory, is changed. Where all paths give fresh tensors, autograd may still judge a change of the merged name differently.
     """
-    in_loop = any(
-        isinstance(loop, (ast.For, ast.While)) and loop.lineno <= node.lineno <= (loop.end_lineno or 0)
-        for loop in ast.walk(function)
-    )
+    aliases = not all(leaf.value.fresh for leaf in leaves if leaf.value.kind is Kind.TENSOR)
+    texts = " ".join(leaf.text for leaf in leaves)
+    names = names | _other_names(function, names)
+    loops = [n for n in ast.walk(function) if isinstance(n, (ast.For, ast.While))]
+    in_loop = any(loop.lineno <= node.lineno <= (loop.end_lineno or 0) for loop in loops)
     for target, where in _mutations(context, function):
         if where.lineno <= (node.end_lineno or node.lineno) and not in_loop:
             continue
@@ -99,11 +112,25 @@ def check_aliases(context: Context, function: ast.AST, node: ast.stmt, names: se
         while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
             root = root.func if isinstance(root, ast.Call) else root.value
         if isinstance(root, ast.Name) and root.id in names:
-            raise Decline(f"`{root.id}` is changed in place later, and torch.where gives a new tensor")
-        if not context.value(target).fresh and not (
-            isinstance(root, ast.Name) and root.id == "self" and "self." not in texts
-        ):
+            if aliases:
+                raise Decline(f"`{root.id}` is changed in place later, and torch.where gives a new tensor")
+            claim.add(
+                f"`{root.id}` is changed in place later, which autograd may refuse in one form and not in the other"
+            )
+            continue
+        # only values that read an attribute of `self` can share memory with one
+        apart = isinstance(root, ast.Name) and root.id == "self" and "self." not in texts
+        if aliases and not apart and not context.value(target).fresh:
             raise Decline(f"`{context.text(target)}` is changed in place later and may share memory")
+
+
+def _other_names(function: ast.AST, names: set[str]) -> set[str]:
+    """Names that an assignment of one of the names gives: `b = a`."""
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in names:
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
 
 
 def _mutations(context: Context, function: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:

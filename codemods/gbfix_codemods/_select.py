@@ -7,25 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gbfix.facts import terms
-from gbfix.facts.lattice import Kind, Value
+from gbfix.facts.lattice import Value
 from gbfix.facts.liveness import reads
 from gbfix.rule import Context
 from gbfix_codemods._branch import Assign, Choice, Path
-from gbfix_codemods._merge import Claim, check_aliases, merge, used_in_arithmetic
+from gbfix_codemods._merge import Claim, Leaf, check_mutations, merge, used_in_arithmetic
 from gbfix_codemods._predicate import Predicate, predicate
 from gbfix_codemods._purity import Decline, Effects, inspect
 from gbfix_codemods._text import call, render, standalone
 
 Key = str | int
-
-
-@dataclass
-class Leaf:
-    """One value of a name at the end of a path: its text, abstract value and effects."""
-
-    text: str
-    value: Value
-    effects: Effects
 
 
 @dataclass
@@ -131,7 +122,7 @@ class Select:
                     self.claim.add(f"the unused `{assign.name}`, which could raise, is no longer computed")
                 continue
             partial |= effects.partial
-            value = self.context.value(assign.value)
+            value = self._held(assign.value)
             if assign.augmented:
                 text, value = self._augmented(assign, text, names)
             if used or not merged:
@@ -150,7 +141,7 @@ class Select:
             parts = path.returned.elts if self._width and isinstance(path.returned, ast.Tuple) else [path.returned]
             for number, part in enumerate(parts):
                 effects = Effects()
-                value = self.context.value(part)
+                value = self._held(part)
                 if isinstance(part, ast.Name) and part.id in self.before and part.id not in path.names():
                     value = replace(self.before[part.id], fresh=False)
                 found[number] = Tree.leaf(self._value(part, names, taken, effects), value, effects)
@@ -158,6 +149,11 @@ class Select:
             for leaf in tree.leaves():
                 leaf.effects.partial |= partial
         return found
+
+    def _held(self, node: ast.expr) -> Value:
+        """The value of an expression; what only names a tensor shares its memory, however fresh that is."""
+        value = self.context.value(node)
+        return replace(value, fresh=False) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else value
 
     def _unchanged(self, key: Key, names: Mapping[str, str], partial: frozenset[str]) -> Tree:
         if not isinstance(key, str) or key not in self.before:
@@ -260,11 +256,9 @@ class Select:
     def _check(self, what: str, tree: Tree, name: str | None) -> None:
         leaves = list(tree.leaves())
         arithmetic = name is not None and used_in_arithmetic(self.context, self.function, name, self.choice.node)
-        if not all(leaf.value.fresh for leaf in leaves if leaf.value.kind is Kind.TENSOR):
-            last = self.choice.node if self.after is None else self.after
-            check_aliases(
-                self.context, self.function, last, {name} if name else set(), " ".join(leaf.text for leaf in leaves)
-            )
+        last = self.choice.node if self.after is None else self.after
+        names = {name} if name else set()
+        check_mutations(self.context, self.function, last, names, leaves, self.claim)
         merge(what, [leaf.value for leaf in leaves], [leaf.effects for leaf in leaves], self.claim, arithmetic)
 
     def _tuple_width(self) -> int:

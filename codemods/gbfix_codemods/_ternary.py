@@ -7,7 +7,7 @@ import ast
 from gbfix.facts.lattice import Kind
 from gbfix.rule import Applicability, Context, Edit, Fix
 from gbfix_codemods._branch import Choice, Path
-from gbfix_codemods._merge import arithmetic_use, check_aliases, merge, used_in_arithmetic
+from gbfix_codemods._merge import arithmetic_use, check_mutations, merge, used_in_arithmetic
 from gbfix_codemods._predicate import predicate
 from gbfix_codemods._purity import Decline
 from gbfix_codemods._select import Select, Tree
@@ -43,8 +43,7 @@ def ternary(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, 
         used_in_arithmetic(context, function, name, statement) for name in names
     )
     leaves = tree.leaves()
-    if not all(leaf.value.fresh for leaf in leaves if leaf.value.kind is Kind.TENSOR):
-        check_aliases(context, function, statement, names, " ".join(leaf.text for leaf in leaves))
+    check_mutations(context, function, statement, names, leaves, writer.claim)
     merge("the value", [leaf.value for leaf in leaves], [leaf.effects for leaf in leaves], writer.claim, arithmetic)
     edits = _edits(context, node, writer.lines, tree)
     reasons = writer.claim.reasons

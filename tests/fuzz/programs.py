@@ -64,7 +64,7 @@ class Writer:
 
     def expression(self, depth: int = 0) -> str:
         roll = self.random.random()
-        if depth > 2 or (roll < 0.15 and not (self.pure and depth == 0)):
+        if depth > 2 or roll < (0.05 if self.pure and depth == 0 else 0.15):
             return self.name()
         unary, scalar, binary = (PURE_UNARY, PURE_SCALAR, PURE_BINARY) if self.pure else (UNARY, SCALAR, BINARY)
         template = self.random.choice(unary if roll < 0.45 else scalar if roll < 0.8 else binary)
@@ -125,6 +125,8 @@ class Writer:
             inner = ["for i in range(2):", *self.indented([line.replace("return", "a =") for line in inner])]
         body += inner
         body += [self.assign() for _ in range(self.random.choice((0, 1, 1, 2)))]
+        if self.random.random() < 0.3:
+            body.append(self.fill(self.random.choice(("{}.add_(1)", "{} += 1", "{}.mul_(0.5)"))))
         body.append(self.random.choice(("return a", "return a, b", "return x", "return x * c, a", "return y, a, b")))
         text = "\n".join("    " + line for line in body)
         return f"import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor, t: torch.Tensor, flag=True, self_=[]):\n{text}\n"
