@@ -171,6 +171,13 @@ def header(options: argparse.Namespace, data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def cost(options: argparse.Namespace, library: Library) -> Any:
+    """What speed.py measures, or what the result file says already."""
+    if not options.no_speed:
+        return json.loads(output(sys.executable, str(HERE / "speed.py"), options.gbfix, str(library.root)))
+    return json.loads(options.output.read_text(encoding="utf-8")).get("speed") if options.output.exists() else None
+
+
 def main() -> None:
     """Read the command line, compare, write the result file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -182,6 +189,7 @@ def main() -> None:
     options = parser.parse_args()
     data = json.loads(TRUTH.read_text(encoding="utf-8"))
     library = Library(options.python)
+    speed = cost(options, library)  # first: on Linux a child's peak memory begins with what its parent holds
     truth, sites = Truth(data, library), load("sites.json")
     if options.findings:
         report = json.loads(options.findings.read_text(encoding="utf-8"))
@@ -200,10 +208,7 @@ def main() -> None:
         result[way] = {"recall": recall(found, sites), "precision": counted}
         if way == "all":
             result["misses"], result["not_broken"] = misses(found, sites), clean
-    if not options.no_speed:
-        result["speed"] = json.loads(output(sys.executable, str(HERE / "speed.py"), options.gbfix, str(library.root)))
-    elif options.output.exists():
-        result["speed"] = json.loads(options.output.read_text(encoding="utf-8")).get("speed")
+    result["speed"] = speed
     options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for miss in result["misses"]:
         print(

@@ -64,7 +64,8 @@ def peak_mb(who: int) -> int:
 def main() -> None:
     """Measure and print."""
     gbfix, folder = sys.argv[1], Path(sys.argv[2])
-    print(json.dumps({**analysis(folder), "whole": whole(gbfix, folder)}))
+    command = whole(gbfix, folder)
+    print(json.dumps({**analysis(folder), "whole": command}))
 
 
 if __name__ == "__main__":

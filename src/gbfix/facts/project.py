@@ -7,13 +7,14 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from gbfix.facts.annotations import annotation
 from gbfix.facts.entries import built, made_inputs
 from gbfix.facts.flow import Flow
 from gbfix.facts.infer import Evaluator
 from gbfix.facts.lattice import UNKNOWN, Kind, Value
 from gbfix.facts.liveness import Liveness
 from gbfix.facts.names import Names
-from gbfix.facts.params import annotation, parameters
+from gbfix.facts.params import parameters
 from gbfix.facts.values import Env, Function, join, opaque
 from gbfix.facts.walk import walk
 
