@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gbfix.facts import terms
 from gbfix.facts.lattice import Kind, Value
+from gbfix.facts.liveness import reads
 from gbfix.rule import Context
 from gbfix_codemods._purity import Decline, Effects
 
@@ -98,11 +99,12 @@ def check_mutations(
     """Judge the in-place changes that come later (or in a loop around).
 
     Where a path only names a tensor, torch.where gives a new one: raises Decline when a merged name, or a tensor that may share
-    its memory, is changed. Where all paths give fresh tensors, autograd may still judge a change of the merged name differently.
+    its memory, is changed. Where all paths give fresh tensors, the path not taken has still saved what it read for its gradient.
     """
     aliases = not all(leaf.value.fresh for leaf in leaves if leaf.value.kind is Kind.TENSOR)
     texts = " ".join(leaf.text for leaf in leaves)
     names = names | _other_names(function, names)
+    used = reads(node)
     loops = [n for n in ast.walk(function) if isinstance(n, (ast.For, ast.While))]
     in_loop = any(loop.lineno <= node.lineno <= (loop.end_lineno or 0) for loop in loops)
     for target, where in _mutations(context, function):
@@ -111,17 +113,17 @@ def check_mutations(
         root = target
         while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
             root = root.func if isinstance(root, ast.Call) else root.value
-        if isinstance(root, ast.Name) and root.id in names:
-            if aliases:
-                raise Decline(f"`{root.id}` is changed in place later, and torch.where gives a new tensor")
-            claim.add(
-                f"`{root.id}` is changed in place later, which autograd may refuse in one form and not in the other"
-            )
-            continue
+        root_name = root.id if isinstance(root, ast.Name) else ""
+        if aliases and root_name in names:
+            raise Decline(f"`{root_name}` is changed in place later, and torch.where gives a new tensor")
         # only values that read an attribute of `self` can share memory with one
-        apart = isinstance(root, ast.Name) and root.id == "self" and "self." not in texts
-        if aliases and not apart and not context.value(target).fresh:
+        apart = context.value(target).fresh or (root_name == "self" and "self." not in texts)
+        if aliases and not apart:
             raise Decline(f"`{context.text(target)}` is changed in place later and may share memory")
+        if root_name in names | used or not apart:
+            claim.add(
+                f"`{context.text(target)}` is changed in place later, which autograd may refuse where both paths have run"
+            )
 
 
 def _other_names(function: ast.AST, names: set[str]) -> set[str]:
