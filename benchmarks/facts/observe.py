@@ -1,8 +1,9 @@
 """What Dynamo does with every recipe: the lines that it traces, the lines at which it breaks; and what eager Python does there.
 
 `python observe.py` runs each recipe in each of its modes, in a process of its own, and writes truth.json. Lines are those of
-transformers' files. `traced` are lines that Dynamo traced, `executed` lines that eager Python ran in the same call, `reads`
-lines whose tensor operators look at the data (`.item()`, a truth value, a data-dependent shape), by torch's own tags.
+transformers' files. `traced` are lines that Dynamo traced, `executed` lines that eager Python ran in the same call, `skipped`
+the columns on them where expressions stand that it did not get to (`b` in `a and b` where `a` was False), `reads` lines whose tensor
+operators look at the data (`.item()`, a truth value, a data-dependent shape), by torch's own tags.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from recipes import build, load
@@ -32,6 +33,7 @@ FRAME = re.compile(r'File "(.+?)", line (\d+), in ')
 LIBRARY = f"{os.sep}transformers{os.sep}"
 HOST_METHODS = {"tolist", "numpy", "__array__"}
 Lines = dict[str, set[int]]
+Columns = dict[str, dict[int, set[int]]]
 
 
 def short(path: str) -> str:
@@ -81,17 +83,22 @@ def listen() -> Log:
     return log
 
 
-def executed(call: Callable[[], object]) -> Lines:
-    """The library's lines that a call runs."""
+def executed(call: Callable[[], object]) -> tuple[Lines, Columns]:
+    """The library's lines that a call runs, and the columns on them at which expressions stand that it does not get to."""
+    ran: dict[CodeType, set[int]] = {}
     found: Lines = {}
 
     def enter(frame: FrameType, event: str, argument: object) -> Any:
         if LIBRARY not in frame.f_code.co_filename:
             return None
         lines = found.setdefault(short(frame.f_code.co_filename), set())
+        offsets = ran.setdefault(frame.f_code, set())
+        frame.f_trace_opcodes = True
 
         def inside(frame: FrameType, event: str, argument: object) -> Any:
-            lines.add(frame.f_lineno)
+            if frame.f_lineno is not None:
+                lines.add(frame.f_lineno)
+            offsets.add(frame.f_lasti // 2)
             return inside
 
         return inside
@@ -101,7 +108,16 @@ def executed(call: Callable[[], object]) -> Lines:
         call()
     finally:
         sys.settrace(None)
-    return found
+    met: dict[tuple[str, int], tuple[set[int], set[int]]] = {}
+    for code, offsets in ran.items():
+        for offset, (line, _, column, _) in enumerate(code.co_positions()):
+            if line is not None and column is not None:
+                met.setdefault((short(code.co_filename), line), (set(), set()))[offset in offsets].add(column)
+    skipped: Columns = {}
+    for (file, line), (missed, got) in met.items():
+        if line in found[file] and missed - got:
+            skipped.setdefault(file, {})[line] = missed - got
+    return found, skipped
 
 
 def reads(call: Callable[[], object]) -> Lines:
@@ -164,11 +180,12 @@ def observe(name: str, mode: str) -> dict[str, Any]:
             return function(**inputs)
 
     call()
-    ran, read = executed(call), reads(call)
+    (ran, skipped), read = executed(call), reads(call)
     call(torch.compile(model, backend=counting))
     return {
         "model": name, "mode": mode, "graphs": len(graphs), "breaks": sorted(log.breaks),
         "traced": packed(log.traced), "executed": packed(ran), "reads": packed(read),
+        "skipped": {file: {line: sorted(columns) for line, columns in lines.items()} for file, lines in skipped.items()},
     }  # fmt: skip
 
 
@@ -205,6 +222,23 @@ def united(runs: list[dict[str, Any]], key: str) -> dict[str, str]:
     return packed(every)
 
 
+def always_skipped(runs: list[dict[str, Any]]) -> dict[str, dict[str, list[int]]]:
+    """The columns that no run got to on lines that some run executed."""
+    left: dict[str, dict[str, set[int]]] = {}
+    for run in runs:
+        for file, numbers in unpacked(run["executed"]).items():
+            skipped, lines = run["skipped"].get(file, {}), left.setdefault(file, {})
+            for line in map(str, numbers):
+                columns = set(skipped.get(line, ()))
+                lines[line] = lines[line] & columns if line in lines else columns
+    return {
+        file: {
+            line: sorted(columns) for line, columns in sorted(lines.items(), key=lambda item: int(item[0])) if columns
+        }
+        for file, lines in sorted(left.items())
+    }
+
+
 def child(name: str, mode: str) -> dict[str, Any]:
     """One recipe in a process of its own."""
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -236,9 +270,10 @@ def main() -> None:
         "transformers": transformers.__version__,
         "python": ".".join(map(str, sys.version_info[:3])),
         **{key: united(runs, key) for key in ("traced", "executed", "reads")},
+        "skipped": always_skipped(runs),
         "runs": [{key: run[key] for key in ("model", "mode", "graphs", "breaks")} for run in runs],
     }
-    TRUTH.write_text(json.dumps(result, indent=0) + "\n", encoding="utf-8")
+    TRUTH.write_text(json.dumps(result, separators=(",", ":")).replace("},", "},\n") + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -39,17 +39,18 @@ class Statements:
         """One line, stripped."""
         return self.text.splitlines()[line - 1].strip()
 
-    def listed(self) -> set[int]:
-        """The `if` statements whose test calls a method of the list."""
-        return {
-            self.at(node.lineno)
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.If)
-            and any(
-                isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in READING
-                for part in ast.walk(node.test)
-            )
-        }
+    def listed(self) -> set[tuple[int, int]]:
+        """Where calls of a method of the list stand in the tests of `if` statements: line and column of the first in each."""
+        found = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.If):
+                calls = [
+                    (part.lineno, part.col_offset)
+                    for part in ast.walk(node.test)
+                    if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in READING
+                ]
+                found.update(sorted(calls)[:1])
+        return found
 
 
 def _head(node: ast.stmt) -> tuple[int, int]:

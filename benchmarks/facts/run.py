@@ -4,8 +4,9 @@
 installed command on the installed library, and writes benchmarks/results/facts.json. Places are statements:
 
 - recall: of the known breaks, those whose statement has a finding;
-- precision: of the statements with a finding that Dynamo traced, those at which it broke. Statements that eager Python ran but
-  that Dynamo never came to, because it had given up their frame before, are counted apart: `read` where they look at tensor data.
+- precision: of the statements with a finding that eager Python got to and Dynamo traced, those at which it broke. Statements that
+  eager Python ran but that Dynamo never came to, because it had given up their frame before, are counted apart: `read` where they
+  look at tensor data.
 
 `--findings FILE` takes the command's report from a file; `--no-speed` keeps the times of the result file.
 """
@@ -64,17 +65,17 @@ class Library:
 
 
 class Found:
-    """Statements with a finding, the lines of each, and the codes."""
+    """Statements with a finding: where each finding starts (line, 0-based column), and the codes."""
 
     def __init__(self, library: Library) -> None:
         self.library = library
-        self.lines: dict[Place, set[int]] = {}
+        self.starts: dict[Place, set[tuple[int, int]]] = {}
         self.codes: dict[Place, set[str]] = {}
 
-    def add(self, name: str, first: int, last: int, code: str) -> None:
+    def add(self, name: str, line: int, column: int, code: str) -> None:
         """Take in one finding."""
-        place = self.library.place(name, first)
-        self.lines.setdefault(place, set()).update(range(first, last + 1))
+        place = self.library.place(name, line)
+        self.starts.setdefault(place, set()).add((line, column))
         self.codes.setdefault(place, set()).add(code)
 
 
@@ -84,7 +85,7 @@ def findings(report: dict[str, Any], library: Library, *, certain: bool) -> Foun
     for finding in report["findings"]:
         if finding["certain"] or not certain:
             name = Path(finding["filename"]).resolve().relative_to(library.root.parent.resolve()).as_posix()
-            found.add(name, finding["location"]["row"], finding["end_location"]["row"], finding["code"])
+            found.add(name, finding["location"]["row"], finding["location"]["column"] - 1, finding["code"])
     return found
 
 
@@ -92,26 +93,23 @@ def listed(names: set[str], library: Library) -> Found:
     """What the plain list of methods finds in some files."""
     found = Found(library)
     for name in names:
-        for first in library.file(name).listed():
-            found.add(name, first, first, "listed")
+        for line, column in library.file(name).listed():
+            found.add(name, line, column, "listed")
     return found
 
 
 def recall(found: Found, sites: list[dict[str, Any]]) -> dict[str, Any]:
     """How many known breaks have a finding, in all and by torch id."""
-    hits = [site for site in sites if found.library.place(site["file"], site["line"]) in found.lines]
+    hits = [site for site in sites if found.library.place(site["file"], site["line"]) in found.starts]
     by_id = Counter(site["gb_id"] for site in sites)
     met = Counter(site["gb_id"] for site in hits)
     return {"sites": len(sites), "found": len(hits), "by_id": {key: [met[key], by_id[key]] for key in sorted(by_id)}}
 
 
 def misses(found: Found, sites: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The known breaks without a finding, each with the reason that misses.json gives."""
-    reasons = load("misses.json")
-    left = [site for site in sites if found.library.place(site["file"], site["line"]) not in found.lines]
-    return [
-        {**site, "reason": reasons.get(f"{site['file']}:{site['line']}", "not looked at yet")} for site in left
-    ]  # fmt: skip
+    """The known breaks without a finding, each with the reason that reasons.json gives."""
+    left = [site for site in sites if found.library.place(site["file"], site["line"]) not in found.starts]
+    return [{**site, "reason": reason(site["file"], site["line"])} for site in left]
 
 
 class Truth:
@@ -123,35 +121,41 @@ class Truth:
         self.breaks = {library.place(file, line) for run in data["runs"] for file, line, _ in run["breaks"]}
         self.traced, self.executed, self.reads = (unpacked(data[key]) for key in ("traced", "executed", "reads"))
 
-    def of(self, place: Place, lines: set[int]) -> str:
-        """What came of a statement with a finding on these lines: broke, clean, read, unread, or not run.
+    def of(self, place: Place, starts: set[tuple[int, int]]) -> str:
+        """What came of a statement with findings that start there: broke, clean, read, unread, or not run.
 
-        Dynamo's log also names lines that it only jumped over, so a line must have been executed too.
+        Dynamo's log also names lines that it only jumped over, so eager Python must have got to a finding too.
         """
         file = place[0]
         if place in self.breaks:
             return "broke"
-        executed = lines & self.executed.get(file, set())
-        if not executed:
+        executed, skipped = self.executed.get(file, set()), self.data["skipped"].get(file, {})
+        got = {line for line, column in starts if line in executed and column not in skipped.get(str(line), ())}
+        if not got:
             return "not run"
-        if executed & self.traced.get(file, set()):
+        if got & self.traced.get(file, set()):
             return "clean"
         every = self.library.file(file).lines(place[1])
         return "read" if every & self.reads.get(file, set()) else "unread"
 
 
 def precision(found: Found, truth: Truth) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """How many statements with a finding broke, and those that Dynamo traced without a break."""
+    """How many statements with a finding broke, and those that did not, each with the reason that reasons.json gives."""
     counted: Counter[str] = Counter(broke=0, clean=0, read=0, unread=0)
     clean = []
-    for place, lines in sorted(found.lines.items()):
-        outcome = truth.of(place, lines)
+    for place, starts in sorted(found.starts.items()):
+        outcome = truth.of(place, starts)
         counted[outcome] += outcome != "not run"
         if outcome in ("clean", "unread"):
-            source = found.library.file(place[0]).source(min(lines))
-            row = {"file": place[0], "line": min(lines), "codes": sorted(found.codes[place])}
-            clean.append({**row, "source": source, "outcome": outcome})
+            line, source = min(starts)[0], found.library.file(place[0]).source(min(starts)[0])
+            row = {"file": place[0], "line": line, "codes": sorted(found.codes[place]), "source": source}
+            clean.append({**row, "outcome": outcome, "reason": reason(place[0], line)})
     return {key: value for key, value in counted.items() if key != "not run"}, clean
+
+
+def reason(file: str, line: int) -> str:
+    """Why a break was missed, or why a finding did not break, as reasons.json says."""
+    return str(load("reasons.json").get(f"{file}:{line}", "not looked at yet"))
 
 
 def header(options: argparse.Namespace, data: dict[str, Any]) -> dict[str, Any]:

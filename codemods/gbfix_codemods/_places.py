@@ -52,24 +52,28 @@ def is_input(context: Context, node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and value.shape == f"s:{node.id}" and not value.fresh
 
 
-def is_known(context: Context, node: ast.expr) -> bool:
-    """Whether a tensor is computed from Python numbers alone: Dynamo knows its value as long as it has one element."""
+def is_known(context: Context, node: ast.expr, asked: frozenset[str] = frozenset()) -> bool:
+    """Whether a tensor is computed from Python numbers alone: Dynamo knows its value as long as it has one element.
+
+    `asked` are names whose assignments are being looked at already.
+    """
+    if context.value(node).kind is not Kind.TENSOR:
+        return context.value(node).kind in (Kind.SCALAR, Kind.LIST, Kind.TUPLE) and not context.value(node).read
     if isinstance(node, ast.Name):
         function = context.parent(node)
         while not isinstance(function, SCOPES) and function is not None:
             function = context.parent(function)
-        if function is None:
+        if function is None or node.id in asked:
             return False
+        asked |= {node.id}
         assigned = [n for n in ast.walk(function) if isinstance(n, ast.Assign) and node.id in targets(n)]
         plain = all(isinstance(n.targets[0], ast.Name) and node.id not in reads(n.value) for n in assigned)
-        return bool(assigned) and plain and all(is_known(context, n.value) for n in assigned)
-    if context.value(node).kind is not Kind.TENSOR:
-        return context.value(node).kind in (Kind.SCALAR, Kind.LIST, Kind.TUPLE) and not context.value(node).read
+        return bool(assigned) and plain and all(is_known(context, n.value, asked) for n in assigned)
     if isinstance(node, ast.BinOp):
-        return is_known(context, node.left) and is_known(context, node.right)
+        return is_known(context, node.left, asked) and is_known(context, node.right, asked)
     op = context.op(node) if isinstance(node, ast.Call) else None
     if op is None or not isinstance(node, ast.Call) or "rng" in op.traits or op.name == "torch.arange":
         return False
     method = isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None
     receiver = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
-    return all(is_known(context, argument) for argument in (*receiver, *node.args))
+    return all(is_known(context, argument, asked) for argument in (*receiver, *node.args))

@@ -156,12 +156,13 @@ def _call(flow: Flow, node: ast.Call, calls: Wanted, site: Callable[..., Site]) 
     if isinstance(node.func, ast.Name) and node.func.id in READING_NAMES and len(node.args) == 1:
         if flow.values.get(id(node.args[0]), UNKNOWN).kind is Kind.TENSOR:
             yield site("read", node, [node.args[0]], node.func.id)
-    elif (
-        isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("item", "tolist")
-        and flow.values.get(id(node.func.value), UNKNOWN).kind is Kind.NDARRAY
-    ):
-        yield site("array", node, [])
+    elif isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "tolist") and op is None:
+        # neither numbers nor lists have these methods
+        kind = flow.values.get(id(node.func.value), UNKNOWN).kind
+        if kind is Kind.NDARRAY:
+            yield site("array", node, [])
+        elif kind is Kind.UNKNOWN and flow.values[id(node)].read:
+            yield site("read", node, [node], node.func.attr)
     elif op is not None and ("dynamic" in op.traits or op.name.endswith("where")):
         yield site("dynamic", node, [], op.name)
     elif isinstance(node.func, ast.Attribute) and op is not None and op.breaks:
