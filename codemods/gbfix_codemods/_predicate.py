@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from gbfix.facts.lattice import Kind, Value
+from gbfix.facts.lattice import UNKNOWN, Kind, Value
 from gbfix.rule import Context
 from gbfix_codemods._purity import Decline, Effects, inspect
 
@@ -60,6 +60,10 @@ def predicate(context: Context, operands: list[ast.expr], *, always: bool = True
 
     With `always`, the first operand is evaluated whatever happens, so it may raise or draw random numbers as it did before.
     """
+    for part in (part for operand in operands for part in context.tested(operand)):
+        value = context.value(part.value if isinstance(part, ast.NamedExpr) else part)
+        if not value.certain or value.kind is Kind.UNKNOWN:
+            raise Decline(f"`{context.text(part)}` is only likely to be a tensor")
     parts = [_tensor(context, operand, free=always and index == 0) for index, operand in enumerate(operands)]
     whole = _joined(context, "logical_and", parts)
     if not whole.proven and not (always and len(parts) == 1 and not isinstance(operands[0], ast.BoolOp)):
@@ -198,24 +202,16 @@ def _exact(node: ast.expr, tensor: Value) -> bool:
 
 
 def read_source(context: Context, node: ast.expr) -> ast.expr | None:
-    """The tensor that `t.item()`, `float(t)` or `bool(t)` reads, None for anything else."""
+    """The tensor that `t.item()`, `float(t)` or `bool(t)` reads, None for anything else and where it is only likely one."""
     if not isinstance(node, ast.Call):
         return None
-    if (
-        isinstance(node.func, ast.Attribute)
-        and node.func.attr == "item"
-        and not node.args
-        and context.value(node.func.value).kind is Kind.TENSOR
-    ):
-        return node.func.value
-    if (
-        isinstance(node.func, ast.Name)
-        and node.func.id in ("float", "bool")
-        and len(node.args) == 1
-        and context.value(node.args[0]).kind is Kind.TENSOR
-    ):
-        return node.args[0]
-    return None
+    source: ast.expr | None = None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
+        source = node.func.value
+    elif isinstance(node.func, ast.Name) and node.func.id in ("float", "bool") and len(node.args) == 1:
+        source = node.args[0]
+    value = context.value(source) if source is not None else UNKNOWN
+    return source if value.kind is Kind.TENSOR and value.certain else None
 
 
 def _truth(context: Context, node: ast.expr, *, free: bool) -> Predicate:

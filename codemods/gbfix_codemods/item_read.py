@@ -71,7 +71,7 @@ class ItemRead(Rule):
             raise Decline(kept(CONVERSIONS[site.name]))
         if site.name not in ("item", "float") or self.context.dotted(node.func) is not None:
             raise Decline(WHOLE.get(site.name, kept("it gives a Python value")))
-        if self.context.value(read(node)).kind is not Kind.TENSOR:
+        if self.context.value(read(node)).kind is not Kind.TENSOR or not self.context.value(read(node)).certain:
             raise Decline(kept(f"`{one_line(self.context, read(node))}` is not known to be a tensor"))
         parent = self.context.parent(node)
         if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
