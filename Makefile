@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench-models clean
+.PHONY: demo test lint bench-models bench-facts clean
 
 # The main job on the shipped example: find the graph breaks, show the patch, and prove it by running the model.
 demo: $(VENV)/.installed
@@ -21,6 +21,10 @@ lint: $(VENV)/.installed
 bench-models: $(VENV)-bench/.installed
 	$(VENV)-bench/bin/python benchmarks/models/run.py
 
+# What gbfix finds in transformers against what Dynamo logs there; writes benchmarks/results/facts.json.
+bench-facts: $(VENV)-facts/.installed
+	$(VENV)-facts/bin/python benchmarks/facts/run.py
+
 $(VENV)/.installed: pyproject.toml requirements/test.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -33,5 +37,11 @@ $(VENV)-bench/.installed: pyproject.toml benchmarks/models/requirements.txt
 	$(VENV)-bench/bin/python -m pip install --quiet -r benchmarks/models/requirements.txt -e .
 	touch $@
 
+$(VENV)-facts/.installed: pyproject.toml benchmarks/facts/requirements.txt
+	$(PYTHON) -m venv $(VENV)-facts
+	$(VENV)-facts/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-facts/bin/python -m pip install --quiet -r benchmarks/facts/requirements.txt -e .
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-bench .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-facts .mypy_cache .ruff_cache .pytest_cache

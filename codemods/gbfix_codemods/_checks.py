@@ -84,4 +84,4 @@ def is_plain(context: Context, node: ast.expr) -> bool:
         isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
     )
     chained = isinstance(node, ast.Compare) and len(node.ops) > 1
-    return value.kind is Kind.TENSOR and not value.optional and not loose and not chained
+    return value.kind is Kind.TENSOR and value.certain and not value.optional and not loose and not chained

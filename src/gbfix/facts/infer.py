@@ -178,7 +178,9 @@ class Evaluator:
             if key is not None:
                 self.eval(key, env)
         items = [self.eval(item, env) for item in node.values]
-        return Value(Kind.DICT, items=(items[0],) if items and all(i.kind is items[0].kind for i in items) else None)
+        # other keys may hold other things
+        alike = bool(items) and all(i.kind is items[0].kind for i in items)
+        return Value(Kind.DICT, items=(replace(items[0], certain=False),) if alike else None)
 
     def _joinedstr(self, node: ast.JoinedStr, env: Env) -> Value:
         self._other(node, env)
@@ -210,7 +212,7 @@ class Evaluator:
     def _dictcomp(self, node: ast.DictComp, env: Env) -> Value:
         inner = self._generators(node.generators, env)
         self.eval(node.key, inner)
-        return Value(Kind.DICT, items=(self.eval(node.value, inner),))
+        return Value(Kind.DICT, items=(replace(self.eval(node.value, inner), certain=False),))
 
     def _generators(self, generators: list[ast.comprehension], env: Env) -> Env:
         inner = dict(env)
