@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gbfix.facts.lattice import UNKNOWN, Kind, Value
 from gbfix.rule import Context
-from gbfix_codemods._purity import Decline, Effects, inspect
+from gbfix_codemods._purity import Decline, Effects, inspect, order
 
 EXACT_INTEGERS = 256  # every integer up to this one is exact in bfloat16, the coarsest float dtype
 COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -122,6 +122,11 @@ def _comparison(context: Context, node: ast.Compare, *, free: bool) -> Predicate
     hoisted: list[tuple[str, str]] = []
     texts: list[str] = []
     reasons: list[str] = []
+    if not free:
+        effects = Effects()
+        order(context, node, effects)
+        if effects.partial:
+            reasons.append(f"`{context.text(node)}` may not accept the dtype and is now always computed")
     for index, term in enumerate(terms):
         if isinstance(term, ast.NamedExpr) and index == 0:
             hoisted.append((term.target.id, context.text(term.value)))

@@ -150,6 +150,18 @@ def _compare(context: Context, node: ast.Compare, effects: Effects) -> None:
         raise Decline("an arm holds a chained comparison of tensors")
     for part in (node.left, *node.comparators):
         inspect(context, part, effects)
+    order(context, node, effects)
+
+
+def order(context: Context, node: ast.Compare, effects: Effects) -> None:
+    """Note an ordering of tensors, which complex dtypes refuse."""
+    dtypes = [
+        v.dtype
+        for v in map(context.value, (node.left, *node.comparators))
+        if v.kind is Kind.TENSOR and v.dtype != "bool"
+    ]
+    if any(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops):
+        _refuses(effects, "order", *dtypes)
 
 
 def _tuple(context: Context, node: ast.Tuple, effects: Effects) -> None:
