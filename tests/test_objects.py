@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gbfix.facts.compiled import compiled
-from gbfix.facts.objects import Wanted
+from gbfix.facts.lattice import Wanted
 from gbfix.facts.project import ModuleFacts
 from gbfix.facts.sites import sites
 

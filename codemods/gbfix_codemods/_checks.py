@@ -6,7 +6,7 @@ import ast
 import json
 import re
 
-from gbfix.facts.lattice import Kind
+from gbfix.facts.lattice import Tensor
 from gbfix.rule import Context
 from gbfix_codemods._predicate import predicate
 from gbfix_codemods._purity import Decline
@@ -84,4 +84,4 @@ def is_plain(context: Context, node: ast.expr) -> bool:
         isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not)
     )
     chained = isinstance(node, ast.Compare) and len(node.ops) > 1
-    return value.kind is Kind.TENSOR and value.certain and not value.optional and not loose and not chained
+    return value.tensor is Tensor.YES and value.certain and not loose and not chained

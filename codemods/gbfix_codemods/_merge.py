@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from gbfix.facts import terms
 from gbfix.facts.lattice import Kind, Value
 from gbfix.facts.liveness import reads
-from gbfix.rule import Context
+from gbfix.rule import Applicability, Context, Edit, Fix
 from gbfix_codemods._purity import Decline, Effects
 
 
@@ -23,6 +23,11 @@ class Claim:
         """Note a reason once."""
         if reason not in self.reasons:
             self.reasons.append(reason)
+
+    def fix(self, message: str, edits: tuple[Edit, ...], form: str) -> Fix:
+        """A fix under this claim."""
+        applicability = Applicability.UNSAFE if self.reasons else Applicability.SAFE
+        return Fix(message, edits, applicability, form, "; ".join(self.reasons))
 
 
 @dataclass

@@ -9,6 +9,7 @@ from gbfix.facts.lattice import Kind
 from gbfix.facts.liveness import reads, targets
 from gbfix.rule import Context, Rule
 from gbfix_codemods._guard import output_name
+from gbfix_codemods._purity import operands
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -37,8 +38,22 @@ def in_text(rule: Rule, node: ast.AST) -> bool:
         return True
     if isinstance(statement, ast.Assert):
         return statement.msg is not None and any(inner is node for inner in ast.walk(statement.msg))
+    return in_output(rule, node)
+
+
+def in_output(rule: Rule, node: ast.AST) -> bool:
+    """Whether the statement only writes text, so that the output is the finding."""
+    statement = rule.context.statement(node)
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and output_name(rule, call) != ""
+
+
+def is_set(function: ast.AST, name: str) -> bool:
+    """Whether a function binds a name."""
+    return any(
+        isinstance(inner, ast.Name) and inner.id == name and isinstance(inner.ctx, ast.Store)
+        for inner in ast.walk(function)
+    )
 
 
 def in_try(context: Context, node: ast.AST) -> bool:
@@ -74,6 +89,4 @@ def is_known(context: Context, node: ast.expr, asked: frozenset[str] = frozenset
     op = context.op(node) if isinstance(node, ast.Call) else None
     if op is None or not isinstance(node, ast.Call) or "rng" in op.traits or op.name == "torch.arange":
         return False
-    method = isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None
-    receiver = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
-    return all(is_known(context, argument, asked) for argument in (*receiver, *node.args))
+    return all(is_known(context, argument, asked) for argument in operands(context, node))

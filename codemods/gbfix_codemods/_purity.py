@@ -279,28 +279,28 @@ def _operator(context: Context, node: ast.Call, op: Op, effects: Effects) -> Non
     if "nan_grad" in traits:
         _gate(context, node, name, effects)
     if name not in TOTAL | CASTS:
-        _refuses(effects, name, *(context.value(o).dtype for o in _operands(context, node)))
-        if any(context.value(o).dtype == "bool" for o in _operands(context, node)):
+        _refuses(effects, name, *(context.value(o).dtype for o in operands(context, node)))
+        if any(context.value(o).dtype == "bool" for o in operands(context, node)):
             raise Decline(f"`{context.text(node.func)}` may not accept bool tensors where its arm is not taken")
     if "view" in traits and name not in CASTS and (node.args or node.keywords):
         effects.unsafe.append(f"`{context.text(node.func)}` runs on both paths")
 
 
-def _operands(context: Context, node: ast.Call) -> list[ast.expr]:
+def operands(context: Context, node: ast.Call) -> list[ast.expr]:
     """The receiver of a method, and the positional arguments."""
     method = isinstance(node.func, ast.Attribute) and context.dotted(node.func) is None
     return [*([node.func.value] if method and isinstance(node.func, ast.Attribute) else []), *node.args]
 
 
 def _gate(context: Context, node: ast.Call, name: str, effects: Effects) -> None:
-    operands = _operands(context, node)
-    tensors = [o for o in operands if context.value(o).kind is Kind.TENSOR]
+    given = operands(context, node)
+    tensors = [o for o in given if context.value(o).kind is Kind.TENSOR]
     if name not in GATED or not tensors:
         raise Decline(
             f"the gradient of `{context.text(node.func)}` can be NaN where its arm is not taken, and torch.where passes NaN on"
         )
     if name in ("div", "true_divide", "divide"):
-        tensors = [o for o in operands[1:2] if context.value(o).kind is Kind.TENSOR]
+        tensors = [o for o in given[1:2] if context.value(o).kind is Kind.TENSOR]
     effects.gates += [(operand, FILLS.get(name, "1")) for operand in tensors]
 
 

@@ -46,14 +46,7 @@ def ternary(context: Context, function: ast.FunctionDef | ast.AsyncFunctionDef, 
     check_mutations(context, function, statement, names, leaves, writer.claim)
     merge("the value", [leaf.value for leaf in leaves], [leaf.effects for leaf in leaves], writer.claim, arithmetic)
     edits = _edits(context, node, writer.lines, tree)
-    reasons = writer.claim.reasons
-    return Fix(
-        "compute both values and select with torch.where",
-        edits,
-        Applicability.UNSAFE if reasons else Applicability.SAFE,
-        "where",
-        "; ".join(reasons),
-    )
+    return writer.claim.fix("compute both values and select with torch.where", edits, "where")
 
 
 def _edits(context: Context, node: ast.IfExp, lines: list[str], tree: Tree) -> tuple[Edit, ...]:

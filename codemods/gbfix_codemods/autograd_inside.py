@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gbfix.facts.lattice import Kind, Site
+from gbfix.facts.lattice import Kind, Site, Wanted
 from gbfix.rule import Applicability, Finding, Fix, Rule
 from gbfix_codemods import _autograd as measured
 from gbfix_codemods._effects import called, effect, one_line
+from gbfix_codemods._places import is_set
 
 
 class AutogradInside(Rule):
@@ -31,7 +32,7 @@ class AutogradInside(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each site, only in code that is surely compiled: elsewhere it is the training loop."""
-        advice = next((text for names, text in measured.ADVICE.items() if _matches(site.name, names)), "")
+        advice = next((text for names, text in measured.ADVICE.items() if site.name in Wanted(names)), "")
         if not advice or not site.certain or not self.breaks(site):
             return
         node = site.node
@@ -63,10 +64,7 @@ class AutogradInside(Rule):
         """Whether a tensor is a result of the function: only there Dynamo does not know `grad_fn`."""
         if not isinstance(node, ast.Name):
             return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Call))
-        return any(
-            isinstance(inner, ast.Name) and inner.id == node.id and isinstance(inner.ctx, ast.Store)
-            for inner in ast.walk(function)
-        )
+        return is_set(function, node.id)
 
     def asked(self, node: ast.Attribute) -> Fix | None:
         """`t.grad_fn is None` as `not t.requires_grad`."""
@@ -109,7 +107,3 @@ class AutogradInside(Rule):
 
 def _is(node: ast.expr | None, value: object) -> bool:
     return isinstance(node, ast.Constant) and node.value is value
-
-
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)

@@ -89,14 +89,7 @@ class DataDependentBranch(Rule):
         if early and not static:
             select.claim.add("code after the branch now always runs")
         text = self._text(node, static, lines, context.indent(node), early, last)
-        reasons = select.claim.reasons
-        return Fix(
-            MESSAGE,
-            (context.replace(node, text, last),),
-            Applicability.UNSAFE if reasons else Applicability.SAFE,
-            "where",
-            "; ".join(reasons),
-        )
+        return select.claim.fix(MESSAGE, (context.replace(node, text, last),), "where")
 
     def _text(
         self, node: ast.If, static: list[ast.expr], lines: list[str], indent: str, early: bool, last: ast.stmt

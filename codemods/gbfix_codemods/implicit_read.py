@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gbfix.facts.lattice import Kind, Site
+from gbfix.facts.lattice import Kind, Site, Tensor
 from gbfix.rule import Applicability, Finding, Fix, Rule
 from gbfix_codemods._effects import called, one_line
 from gbfix_codemods._places import in_test, in_text, is_input, is_known
@@ -88,8 +88,7 @@ class ImplicitRead(Rule):
         return [
             node
             for node in nodes
-            if self.context.value(node).kind is Kind.TENSOR
-            and not self.context.value(node).optional
+            if self.context.value(node).tensor is Tensor.YES
             and (certain or not (is_input(self.context, node) or is_known(self.context, node)))
         ]
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from gbfix.facts.lattice import Kind, Site, Value
 from gbfix.rule import Applicability, Finding, Fix, Rule
 from gbfix_codemods._effects import called, one_line
-from gbfix_codemods._guard import output_name
+from gbfix_codemods._places import in_output
 from gbfix_codemods._purity import Decline
 from gbfix_codemods._uses import BRANCH, CONVERSIONS, WHOLE, kept, use
 
@@ -42,7 +42,7 @@ class ItemRead(Rule):
         """One finding for each read that is not a test's (data-dependent-branch) or an output's."""
         node = site.node
         assert isinstance(node, ast.Call)
-        if self.in_test(node) or self.in_output(node):
+        if self.in_test(node) or in_output(self, node):
             return
         message = f"`{called(self.context, node)}` reads a tensor's value"
         try:
@@ -58,12 +58,6 @@ class ItemRead(Rule):
                 return False
             parent = self.context.parent(parent)
         return any(inner is node for part in self.context.tested(parent.test) for inner in ast.walk(part))
-
-    def in_output(self, node: ast.AST) -> bool:
-        """Whether the statement only writes text, so that the output is the finding."""
-        statement = self.context.statement(node)
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        return isinstance(call, ast.Call) and output_name(self, call) != ""
 
     def drop(self, site: Site, node: ast.Call) -> Fix:
         """The fix that keeps the tensor. Raises Decline where the number is needed."""
@@ -98,7 +92,7 @@ class ItemRead(Rule):
         """As `operand`, for a number whose only use is one operand in the same block, before the tensor can change."""
         names = [inner for inner in ast.walk(site.function) if isinstance(inner, ast.Name) and inner.id == name]
         loads = [inner for inner in names if isinstance(inner.ctx, ast.Load)]
-        if loads and all(self.in_output(load) for load in loads):
+        if loads and all(in_output(self, load) for load in loads):
             raise Decline(f"`{name}` is only written out: read the tensor there, in the call that is guarded")
         if any(self.in_test(load) for load in loads):
             raise Decline(BRANCH)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gbfix.facts.lattice import Kind, Site
+from gbfix.facts.lattice import Kind, Site, Tensor
 from gbfix.rule import Applicability, Finding, Fix, Rule
 from gbfix_codemods._effects import called, effect
 
@@ -105,5 +105,4 @@ class NumpyCall(Rule):
 
     def is_tensor(self, node: ast.expr) -> bool:
         """Whether a value is surely a tensor, and getting it has no effect."""
-        value = self.context.value(node)
-        return value.kind is Kind.TENSOR and not value.optional and not effect(self.context, [node])
+        return self.context.value(node).tensor is Tensor.YES and not effect(self.context, [node])

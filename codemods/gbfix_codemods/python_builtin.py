@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gbfix.facts.lattice import Kind, Site
+from gbfix.facts.lattice import Site, Tensor
 from gbfix.rule import Applicability, Finding, Fix, Rule
 from gbfix_codemods._effects import called, one_line
 from gbfix_codemods._places import in_test, in_text
@@ -46,7 +46,7 @@ class PythonBuiltin(Rule):
         if not isinstance(node, ast.Call):
             message = f"`{one_line(self.context, node)}` makes a text of a tensor"
             yield self.report(site, message, declined=TEXT)
-        elif any(self.context.value(a).kind is Kind.TENSOR and not self.context.value(a).optional for a in node.args):
+        elif any(self.context.value(a).tensor is Tensor.YES for a in node.args):
             if site.name == "hash" and isinstance(self.context.parent(node), (ast.Dict, ast.Set, ast.Subscript)):
                 return
             message = f"`{called(self.context, node)}` of a tensor cannot be traced"

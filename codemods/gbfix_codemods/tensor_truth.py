@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gbfix.facts.lattice import Kind, Site, Value
-from gbfix.rule import Applicability, Finding, Fix, Rule
+from gbfix.facts.lattice import Kind, Site, Tensor, Value
+from gbfix.rule import Finding, Fix, Rule
 from gbfix_codemods._effects import called, one_line
+from gbfix_codemods._merge import Claim
 from gbfix_codemods._places import in_test, in_text
 from gbfix_codemods._predicate import predicate
 from gbfix_codemods._purity import Decline
@@ -65,10 +66,8 @@ class TensorTruth(Rule):
             raise Decline("an operand assigns a name")
         named = (ast.Name, ast.Attribute, ast.Subscript)
         fresh = all(v.fresh and not isinstance(o, named) for v, o in zip(values, node.values, strict=True))
-        reasons = [*test.reasons, *([] if fresh else ["the result is a new tensor, not one of the operands"])]
-        applicability = Applicability.UNSAFE if reasons else Applicability.SAFE
-        edits = (context.replace(node, test.text),)
-        return Fix("join the flags as tensors", edits, applicability, "logical", "; ".join(reasons))
+        claim = Claim([*test.reasons, *([] if fresh else ["the result is a new tensor, not one of the operands"])])
+        return claim.fix("join the flags as tensors", (context.replace(node, test.text),), "logical")
 
     def call(self, site: Site, node: ast.Call) -> str:
         """Why a call needs values and what would not; empty when it does not need any."""
@@ -98,12 +97,11 @@ class TensorTruth(Rule):
 
     def is_tensor(self, node: ast.expr) -> bool:
         """Whether an expression is known to be a tensor."""
-        value = self.context.value(node)
-        return value.kind is Kind.TENSOR and not value.optional
+        return self.context.value(node).tensor is Tensor.YES
 
     def holds_tensors(self, value: Value) -> bool:
         """Whether the elements of a value are tensors."""
         if value.kind is Kind.TENSOR:
             return not value.optional
         items = value.items if value.kind in (Kind.LIST, Kind.TUPLE) else None
-        return bool(items) and any(item.kind is Kind.TENSOR and not item.optional for item in items or ())
+        return bool(items) and any(item.tensor is Tensor.YES for item in items or ())

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from gbfix.facts.lattice import Kind, Site
+from gbfix.facts.lattice import Kind, Site, Wanted
 from gbfix.rule import Applicability, Edit, Finding, Fix, Rule
 from gbfix_codemods._effects import called, one_line
 from gbfix_codemods._measured import ADVICE, CALLS
@@ -14,6 +14,7 @@ from gbfix_codemods._untraceable import breaks
 
 LOOPS = (ast.For, ast.While, ast.With, ast.Try)
 MOST_STATEMENTS = 12
+WANTED = Wanted(CALLS)
 
 
 class UntraceableCall(Rule):
@@ -39,11 +40,11 @@ class UntraceableCall(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call; the fix is one for the whole helper."""
-        if not _matches(site.name, CALLS) or not breaks(self.context, site):
+        if site.name not in WANTED or not breaks(self.context, site):
             return
         message = f"`{self.spelled(site.node)}` cannot be traced"
         if why := self.keeps(site.function):
-            advice = next(text for names, text in ADVICE.items() if _matches(site.name, names))
+            advice = next(text for names, text in ADVICE.items() if site.name in Wanted(names))
             yield self.report(site, message, declined=f"{self.place(site)}{why}; {advice}")
             return
         line, column = site.function.lineno, site.function.col_offset
@@ -107,7 +108,7 @@ class UntraceableCall(Rule):
     def is_untraceable(self, call: ast.Call) -> bool:
         """Whether a call is one of this rule's."""
         name = self.context.dotted(call.func) or (call.func.id if isinstance(call.func, ast.Name) else "")
-        return _matches(name, self.calls)
+        return name in WANTED
 
     def has_tensor_work(self, function: ast.AST, calls: list[ast.Call]) -> bool:
         """Whether a function computes tensors, other than to hand them to the calls."""
@@ -124,7 +125,3 @@ class UntraceableCall(Rule):
         names = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
         loads = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id in names]
         return "self" in names or any(self.context.value(load).kind is Kind.TENSOR for load in loads)
-
-
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)

@@ -10,6 +10,7 @@ from gbfix.facts.lattice import Site
 from gbfix.rule import Applicability, Edit, Finding, Fix, Rule
 from gbfix_codemods._effects import called, one_line
 from gbfix_codemods._lines import leads
+from gbfix_codemods._places import is_set
 
 # Measured in default mode on torch 2.13, each around one multiplication. no_grad, autocast, inference_mode, profilers,
 # record_function, suppress, nullcontext and managers of the user's own are traced where they are made in the `with`.
@@ -81,10 +82,7 @@ class UntraceableContext(Rule):
 
     def is_made_here(self, node: ast.expr, site: Site) -> bool:
         """Whether the function itself makes the object."""
-        return isinstance(node, ast.Name) and any(
-            isinstance(inner, ast.Name) and inner.id == node.id and isinstance(inner.ctx, ast.Store)
-            for inner in ast.walk(site.function)
-        )
+        return isinstance(node, ast.Name) and is_set(site.function, node.id)
 
     def made(self, site: Site, node: ast.expr) -> Fix | None:
         """`with CTX:` of a module's `CTX = torch.no_grad()` as `with torch.no_grad():`."""

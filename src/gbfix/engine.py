@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gbfix.context import ModuleContext
 from gbfix.errors import Trouble
 from gbfix.facts.compiled import compiled
-from gbfix.facts.lattice import DEFAULT_SCOPE, Scope
+from gbfix.facts.lattice import DEFAULT_SCOPE, Scope, Wanted
 from gbfix.facts.project import ModuleFacts, split_lines
 from gbfix.facts.sites import sites
 from gbfix.rule import Applicability, Edit, Finding, Rule
@@ -58,21 +58,22 @@ def run(
     With `unsafe`, also fixes that may change results. Without `fix`, everything is only listed (in `left`). Fixes whose
     finding's fingerprint is in `skip` are not applied. `scope` says more about what is compiled.
     """
+    kept = Outcome(path, source, source, (), (), (), (), tuple(rules), unsafe, scope)
     try:
         text, encoding = decode(source)
         facts = ModuleFacts(text, path)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return Outcome(path, source, source, (), (), (_unreadable(path, error),), (), tuple(rules), unsafe, scope)
+        return replace(kept, troubles=(_unreadable(path, error),))
     work = _Work(path, rules, unsafe, skip, scope)
     new = work.run(facts, fix)
     troubles = tuple(work.troubles)
     if new is None:
-        return Outcome(path, source, source, (), work.first, troubles, work.first, tuple(rules), unsafe, scope)
+        return replace(kept, left=work.first, troubles=troubles, remaining=work.first)
     back = _line_map(text, new)
     left = tuple(sorted((_moved(f, back) for f in work.left), key=lambda f: f.key))
     fixed = tuple(sorted(work.fixed, key=lambda f: f.key))
     result = source if new == text else new.encode(encoding)
-    return Outcome(path, source, result, fixed, left, troubles, work.left, tuple(rules), unsafe, scope)
+    return replace(kept, source=result, fixed=fixed, left=left, troubles=troubles, remaining=work.left)
 
 
 def applies(finding: Finding, *, unsafe: bool) -> bool:
@@ -114,6 +115,7 @@ class _Work:
     ) -> None:
         self.path = path
         self.rules = list(rules)
+        self.calls = {rule: Wanted(rule.calls) for rule in rules}
         self.unsafe = unsafe
         self.skip = skip
         self.scope = scope
@@ -182,7 +184,7 @@ class _Work:
         for site in sites(facts, reached, wanted):
             context.at(site)
             for rule in list(self.rules):
-                if site.kind not in rule.kinds and not (site.kind == "call" and _matches(site.name, rule.calls)):
+                if site.kind not in rule.kinds and not (site.kind == "call" and site.name in self.calls[rule]):
                     continue
                 try:
                     found += list(rule(context).check(site))
@@ -236,10 +238,6 @@ def add_import(text: str, line: str) -> str:
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and node is tree.body[0]:
             after = node.end_lineno or node.lineno
     return apply(text + ("" if text.endswith(("\n", "\r")) else "\n"), [Edit(after + 1, 0, after + 1, 0, line + "\n")])
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(name == p or (p.endswith("*") and name.startswith(p[:-1])) for p in patterns)
 
 
 def _suppressed(facts: ModuleFacts, finding: Finding) -> bool:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from gbfix.facts.lattice import UNKNOWN, Kind, Value
-from gbfix.facts.values import NONE, SCALAR, join
+from gbfix.facts.values import NONE, SCALAR, join, named_tensor
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ModuleFacts
@@ -47,17 +47,9 @@ def annotation(module: ModuleFacts, node: ast.expr | None, name: str) -> Value |
         return _generic(module, node, name)
     last = _last(module, node)
     if last in TENSOR_CLASSES and (module.names.dotted(node) or "").startswith("torch"):
-        return Value(
-            Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", evidence=(f"`{name}` is annotated {ast.unparse(node)}",)
-        )
+        return named_tensor(name, f"`{name}` is annotated {ast.unparse(node)}")
     if last == "Parameter":
-        return Value(
-            Kind.TENSOR,
-            dtype=f"d:{name}",
-            shape=f"s:{name}",
-            parameter=True,
-            evidence=(f"`{name}` is annotated Parameter",),
-        )
+        return named_tensor(name, f"`{name}` is annotated Parameter", parameter=True)
     if isinstance(node, ast.Name) and node.id in SCALARS:
         return Value(Kind.SCALAR, cls=node.id)
     if last == "Module":

@@ -222,7 +222,7 @@ def _method(
         return (
             receiver if name in ("to", "eval", "train", "cuda", "cpu", "half", "float", "requires_grad_") else UNKNOWN
         )
-    if receiver.kind in (Kind.DICT,) and name in ("get", "pop", "values") and receiver.items:
+    if receiver.kind is Kind.DICT and name in ("get", "pop", "values") and receiver.items:
         value = opaque(receiver.items[0], node)
         return Value(Kind.LIST, items=(value,)) if name == "values" else value
     if receiver.kind is Kind.DICT and name == "items" and receiver.items:
@@ -294,7 +294,7 @@ def _call_module(self: Evaluator, node: ast.Call, module: Value, args: list[Valu
         method = self.module.method(owner, "forward")
         if method is not None:
             self.record(method[1], node, args, {}, bound=True)
-            return opaque(self.module.summary(method[1], method[0]), node)
+            return opaque(self.module.summary(method[1]), node)
         return UNKNOWN
     if cls == "torch.nn.Sequential":
         return new_tensor(node, "the output of nn.Sequential", certain=bool(args) and args[0].kind is Kind.TENSOR)

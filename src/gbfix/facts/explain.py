@@ -13,6 +13,7 @@ from gbfix.facts.flow import Flow
 from gbfix.facts.lattice import DEFAULT_SCOPE, UNKNOWN, Kind, Scope, Site, Value
 from gbfix.facts.project import ModuleFacts
 from gbfix.facts.sites import sites
+from gbfix.facts.walk import own
 
 # Longest chain of reasons.
 _STEPS = 12
@@ -79,14 +80,9 @@ def _flow_at(facts: ModuleFacts, line: int) -> Flow:
     return max(around, key=lambda flow: flow.function.lineno if not isinstance(flow.function, ast.Module) else 0)
 
 
-def _own(function: ast.AST) -> Iterator[ast.expr | ast.arg]:
+def _own(function: ast.AST) -> list[ast.expr | ast.arg]:
     """The expressions and parameters of a function, nested functions left out."""
-    for child in ast.iter_child_nodes(function):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        if isinstance(child, (ast.expr, ast.arg)):
-            yield child
-        yield from _own(child)
+    return [node for node in own(function) if isinstance(node, (ast.expr, ast.arg))]
 
 
 def _innermost(flow: Flow, line: int, column: int) -> list[ast.expr | ast.arg]:
@@ -103,7 +99,7 @@ def _innermost(flow: Flow, line: int, column: int) -> list[ast.expr | ast.arg]:
 
 def _on_line(flow: Flow, line: int) -> list[ast.expr | ast.arg]:
     """Every test, name and call that starts on a line, the widest first where several start together."""
-    nodes = list(_own(flow.function))
+    nodes = _own(flow.function)
     tests = {id(node.test) for node in ast.walk(flow.function) if isinstance(node, _Tests)}
     called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     wanted = [

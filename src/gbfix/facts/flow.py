@@ -81,7 +81,7 @@ class Flow(Evaluator):
             return env
         value = self.eval(node.value, env)
         if value.kind is Kind.UNKNOWN:
-            value = self.module.annotation(node.annotation, ast.unparse(node.target), node) or value
+            value = self.module.annotation(node.annotation, ast.unparse(node.target)) or value
         self.bind(node.target, value, env)
         return env
 
@@ -245,11 +245,6 @@ class Flow(Evaluator):
             if isinstance(target, ast.Name):
                 env.pop(target.id, None)
         return env
-
-    def _do_global(self, node: ast.Global | ast.Nonlocal, env: Env) -> Env:
-        return env
-
-    _do_nonlocal = _do_global
 
     def returns(self) -> Value:
         """What the function gives back; a generator gives something unknown."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.facts import ops, terms
-from gbfix.facts.lattice import UNKNOWN, Kind, Op, Value
+from gbfix.facts.lattice import UNKNOWN, Kind, Op, Tensor, Value
 from gbfix.facts.narrow import narrow
 from gbfix.facts.values import (
     BOOL,
@@ -136,8 +136,7 @@ class Evaluator:
     def _subscript(self, node: ast.Subscript, env: Env) -> Value:
         base, index = self.eval(node.value, env), self.eval(node.slice, env)
         if base.kind is Kind.TENSOR:
-            whole = new_tensor(node, "an element of a tensor", certain=base.certain, dtype=base.dtype)
-            return whole
+            return new_tensor(node, "an element of a tensor", certain=base.certain, dtype=base.dtype)
         if base.kind in (Kind.TUPLE, Kind.LIST) and base.items:
             if isinstance(node.slice, ast.Slice):
                 return (
@@ -184,19 +183,12 @@ class Evaluator:
 
     def _joinedstr(self, node: ast.JoinedStr, env: Env) -> Value:
         self._other(node, env)
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                self.eval(part.value, env)
         return Value(Kind.SCALAR, cls="str")
 
     def _namedexpr(self, node: ast.NamedExpr, env: Env) -> Value:
         value = self.eval(node.value, env)
         env[node.target.id] = value
         return value
-
-    def _starred(self, node: ast.Starred, env: Env) -> Value:
-        self.eval(node.value, env)
-        return UNKNOWN
 
     def _lambda(self, node: ast.Lambda, env: Env) -> Value:
         inner = {**env, **{a.arg: UNKNOWN for a in ast.walk(node.args) if isinstance(a, ast.arg)}}
@@ -265,7 +257,7 @@ class Evaluator:
         read = any(v.read for v in values)
         if len(values) == 2 and isinstance(node.ops[0], (ast.Is, ast.IsNot)) and values[1].kind is Kind.NONE:
             left = values[0]
-            if left.kind is Kind.NONE or (left.kind is Kind.TENSOR and not left.optional and left.certain):
+            if left.kind is Kind.NONE or (left.tensor is Tensor.YES and left.certain):
                 return TRUE if (left.kind is Kind.NONE) == isinstance(node.ops[0], ast.Is) else FALSE
         if any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops):
             return BOOL
@@ -344,8 +336,6 @@ class Evaluator:
             base = self.values.get(id(node.func.value), UNKNOWN)
             if base.kind is Kind.TENSOR:
                 return ops.method(node.func.attr)
-            if base.kind is Kind.MODULE and base.cls:
-                return None
         return None
 
     def element(self, value: Value, node: ast.AST) -> Value:

@@ -1,9 +1,10 @@
-"""The plain data of facts: abstract values, operators and sites."""
+"""The plain data of facts: abstract values, operators, sites and their names."""
 
 from __future__ import annotations
 
 import ast
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -106,6 +107,18 @@ class Op:
     def breaks(self) -> bool:
         """Whether the call itself reads tensor data on the host (`.item()`, `torch.equal`), which breaks by default."""
         return "sync" in self.traits
+
+
+class Wanted:
+    """Dotted names, and starts of dotted names (`torch.optim.*`), that rules ask for."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        patterns = list(patterns)
+        self._exact = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
+        self._starts = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+
+    def __contains__(self, name: str) -> bool:
+        return bool(name) and (name in self._exact or name.startswith(self._starts))
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _narrow_type(self: Evaluator, test: ast.Call, name: str, env: Env, outcome: 
     if isinstance(test.func, ast.Name) and test.func.id == "isinstance" and len(test.args) == 2:
         is_tensor = self.module.names.dotted(test.args[1]) in ("torch.Tensor", "torch.nn.Parameter")
         if not is_tensor and outcome and name in env:
-            env[name] = self.module.annotation(test.args[1], name, test) or UNKNOWN
+            env[name] = self.module.annotation(test.args[1], name) or UNKNOWN
             return
     if is_tensor and name in env:
         old = env[name]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gbfix.facts.compiled import Reach
 from gbfix.facts.flow import Flow
-from gbfix.facts.lattice import UNKNOWN, Kind, Site
+from gbfix.facts.lattice import UNKNOWN, Kind, Site, Wanted
 from gbfix.facts.values import Function
 from gbfix.facts.walk import own
 
@@ -25,18 +24,6 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 Bindings = dict[str, list[ast.expr | None]]
 
 
-class Wanted:
-    """Dotted names, and starts of dotted names (`torch.optim.*`), that rules ask for."""
-
-    def __init__(self, patterns: Iterable[str]) -> None:
-        patterns = list(patterns)
-        self._exact = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
-        self._starts = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
-
-    def __contains__(self, name: str) -> bool:
-        return bool(name) and (name in self._exact or name.startswith(self._starts))
-
-
 class Objects:
     """What the objects of one module are, by the one call that makes each of them."""
 
@@ -45,42 +32,34 @@ class Objects:
         self.wanted = wanted
         self._bound: dict[int, Bindings] = {}
 
-    def sites(self, flow: Flow, reach: Reach, nodes: Iterable[ast.AST]) -> Iterator[Site]:
+    def sites(self, flow: Flow, nodes: Iterable[ast.AST], site: Callable[..., Site]) -> Iterator[Site]:
         """The sites among a function's own nodes whose name (of kind call, attribute, store, with) a rule asks for, and classes."""
-        function = flow.function
-        assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-
-        def site(kind: str, node: ast.AST, name: str, tensor: ast.expr | None = None) -> Site:
-            certain = reach.certain and (tensor is None or flow.values.get(id(tensor), UNKNOWN).certain)
-            why = "" if certain else reach.why if not reach.certain else "the tensor is inferred from its use"
-            return Site(kind, node, function, name, certain, why)
-
         callees = {id(call[1]): call[0] for call in flow.calls}
         called: set[int] = set()
         for node in nodes:
             if isinstance(node, ast.Call):
                 called.add(id(node.func))
                 if id(node) in flow.values and (name := self.called(flow, node, callees)) in self.wanted:
-                    yield site("call", node, name)
+                    yield site("call", node, [], name)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 if (
                     id(node) in flow.values
                     and id(node) not in called
                     and (name := self.read(flow, node)) in self.wanted
                 ):
-                    yield site("attribute", node, name, node.value)
+                    yield site("attribute", node, [node.value], name)
             elif not isinstance(node, ast.stmt) or id(node) not in flow.reached:
                 continue
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
                     if (name := self.stored(flow, target)) in self.wanted:
-                        yield site("store", node, name)
+                        yield site("store", node, [], name)
             elif isinstance(node, (ast.With, ast.AsyncWith)):
                 for item in node.items:
                     if (name := self.entered(flow, item.context_expr)) in self.wanted:
-                        yield site("with", item.context_expr, name)
+                        yield site("with", item.context_expr, [], name)
             elif isinstance(node, ast.ClassDef):
-                yield site("class", node, node.name)
+                yield site("class", node, [], node.name)
 
     def called(self, flow: Flow, node: ast.Call, callees: dict[int, Function]) -> str:
         """The name of a call through an object: `threading.Lock.acquire`; `torch.nn.LSTM.__call__` where it is called itself."""

@@ -10,7 +10,7 @@ from gbfix.facts import ops
 from gbfix.facts.annotations import annotation
 from gbfix.facts.flow import scalar_default
 from gbfix.facts.lattice import UNKNOWN, Kind, Value
-from gbfix.facts.values import Env, Function
+from gbfix.facts.values import Env, Function, named_tensor
 
 if TYPE_CHECKING:
     from gbfix.facts.project import ClassFacts, ModuleFacts
@@ -216,12 +216,7 @@ def _is_layer(module: ModuleFacts, owner: ClassFacts, func: ast.expr) -> bool:
 
 
 def _used(name: str, node: ast.AST, how: str) -> Value:
-    return Value(
-        Kind.TENSOR,
-        dtype=f"d:{name}",
-        shape=f"s:{name}",
-        evidence=(f"line {getattr(node, 'lineno', 0)}: `{name}` is used as a tensor by {how}",),
-    )
+    return named_tensor(name, f"line {getattr(node, 'lineno', 0)}: `{name}` is used as a tensor by {how}")
 
 
 def parameters(

@@ -129,7 +129,7 @@ class ModuleFacts:
                 return opaque(self.summary(cls.methods[name]), cls.methods[name])
         return None
 
-    def annotation(self, node: ast.expr, name: str, where: ast.AST) -> Value | None:
+    def annotation(self, node: ast.expr, name: str) -> Value | None:
         """What an annotation says of a value."""
         return annotation(self, node, name)
 
@@ -254,7 +254,7 @@ class ModuleFacts:
                     nested, owner, {name: UNKNOWN if stores[name] > 1 else value for name, value in scope.items()}
                 )
 
-    def summary(self, function: Function, owner: ClassFacts | None = None) -> Value:
+    def summary(self, function: Function) -> Value:
         """What a function of this module gives back."""
         return self._summaries.get(id(function), UNKNOWN)
 

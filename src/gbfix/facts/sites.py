@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gbfix.facts.compiled import Reach
 from gbfix.facts.flow import Flow
-from gbfix.facts.lattice import UNKNOWN, Kind, Site
-from gbfix.facts.objects import Objects, Wanted
+from gbfix.facts.lattice import UNKNOWN, Kind, Site, Tensor, Wanted
+from gbfix.facts.objects import Objects
 from gbfix.facts.walk import own
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ def sites(facts: ModuleFacts, reached: dict[int, Reach], calls: Sequence[str]) -
         reach = reached.get(id(flow.function))
         if reach is None:
             continue
-        nodes = own(flow.function)
-        for site in (*_of_function(flow, wanted, reach, nodes), *objects.sites(flow, reach, nodes)):
-            found.setdefault((site.kind, id(site.node)), site)
+        nodes, site = own(flow.function), _maker(flow, reach)
+        for one in (*_of_function(flow, wanted, nodes, site), *objects.sites(flow, nodes, site)):
+            found.setdefault((one.kind, id(one.node)), one)
     return sorted(found.values(), key=lambda s: (s.node.lineno, s.node.col_offset, s.kind))  # type: ignore[attr-defined]
 
 
@@ -47,14 +47,13 @@ def tested(flow: Flow, test: ast.expr) -> list[ast.expr]:
     if isinstance(test, ast.NamedExpr):
         return [test] if tested(flow, test.value) else []
     value = flow.values[id(test)]
-    if value.kind is Kind.TENSOR and not value.optional:
-        return [test]
-    if value.kind is Kind.NDARRAY:
+    if value.tensor is Tensor.YES or value.kind is Kind.NDARRAY:
         return [test]
     return [test] if value.kind in (Kind.SCALAR, Kind.UNKNOWN) and value.read else []
 
 
-def _of_function(flow: Flow, calls: Wanted, reach: Reach, nodes: list[ast.AST]) -> Iterator[Site]:
+def _maker(flow: Flow, reach: Reach) -> Callable[..., Site]:
+    """What makes the sites of a function: `site(kind, node, parts, name)`, certain where the function and all parts are."""
     function = flow.function
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
 
@@ -63,6 +62,10 @@ def _of_function(flow: Flow, calls: Wanted, reach: Reach, nodes: list[ast.AST]) 
         why = reach.why if not reach.certain else "" if certain else "the tensor is inferred from its use"
         return Site(kind, node, function, name, certain, why, parts[0] if parts and kind in FOCUSED else None)
 
+    return site
+
+
+def _of_function(flow: Flow, calls: Wanted, nodes: list[ast.AST], site: Callable[..., Site]) -> Iterator[Site]:
     judged: set[int] = set()
     for node in nodes:
         if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp)):
@@ -107,8 +110,7 @@ def _other(flow: Flow, node: ast.AST, site: Callable[..., Site], judged: set[int
 
 
 def _is_tensor(flow: Flow, node: ast.expr) -> bool:
-    value = flow.values.get(id(node), UNKNOWN)
-    return value.kind is Kind.TENSOR and not value.optional
+    return flow.values.get(id(node), UNKNOWN).tensor is Tensor.YES
 
 
 def _truths(flow: Flow, test: ast.expr) -> list[ast.expr]:

@@ -5,8 +5,6 @@ Source: torch's type promotion (docs/source/tensor_attributes.rst), checked on t
 
 from __future__ import annotations
 
-import re
-
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "default_float"})
 COMPLEX = frozenset({"complex32", "complex64", "complex128"})
 INTS = frozenset({"uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"})
@@ -77,8 +75,3 @@ def broadcast(a: str | None, b: str | None) -> str | None:
     if a == "()":
         return b
     return "bcast(" + ",".join(sorted((a, b))) + ")"
-
-
-def may_be_bool(term: str | None) -> bool:
-    """Whether a tensor of this dtype could be bool, where subtraction raises."""
-    return term is None or term == "bool" or bool(re.match(r"d[:@]", term))

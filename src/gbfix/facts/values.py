@@ -73,6 +73,11 @@ def new_tensor(
     )  # fmt: skip
 
 
+def named_tensor(name: str, why: str, *, parameter: bool = False) -> Value:
+    """A tensor that comes in under a name; its terms are the name's."""
+    return Value(Kind.TENSOR, dtype=f"d:{name}", shape=f"s:{name}", parameter=parameter, evidence=(why,))
+
+
 def opaque(value: Value, node: ast.AST) -> Value:
     """A callee's value seen by the caller: terms over the callee's own names lose their meaning."""
     dtype = value.dtype if value.dtype in terms.CONCRETE else None

@@ -111,12 +111,11 @@ class Search:
         """Judge everything; where that is refuted, find and drop what is at fault; the report on what is left."""
         report = self.judge(self.together)
         first = report
-        if report.verdict == REFUTED:
-            while report.verdict == REFUTED and self.attempts < ATTEMPTS:
-                kept = self.good(list(self.together.keys() - self.dropped), report, breaks=report.culprit == "breaks")
-                if not kept:
-                    break
-                report = self.judge(kept)
+        while report.verdict == REFUTED and self.attempts < ATTEMPTS:
+            kept = self.good(list(self.together.keys() - self.dropped), report, breaks=report.culprit == "breaks")
+            if not kept:
+                break
+            report = self.judge(kept)
         if report.verdict == INCONCLUSIVE:
             self.drop(self.together, f"not verified: {report.reason}")
         elif report.verdict == REFUTED:
